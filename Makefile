@@ -1,17 +1,18 @@
-# Every target sets up .venv by itself, and again when pyproject.toml, the requirements or the native sources changed.
+# Every target sets up .venv by itself, and again when pyproject.toml or the native sources changed.
 PYTHON ?= python3
 BIN := .venv/bin
 NATIVE := CMakeLists.txt $(wildcard native/src/* native/bindings/*)
 # An editable install knows modules by name, so a moved one needs a new install; a changed one does not.
 MODULES := .venv/modules-$(shell find src -name '*.py' | sort | cksum | cut -d' ' -f1)
 
-.PHONY: demo test bench lint torture clean
+.PHONY: demo test bench lint torture wheels clean
 
 demo: .venv/ready ; $(BIN)/tensorwire demo
 test: .venv/ready-tests .venv/node/ready .venv/browser .venv/shells ; scripts/test
 bench: .venv/ready-tests .venv/rivals/ready ; $(BIN)/python -m benchmarks && $(BIN)/python -m benchmarks.dataset_conversion
 lint: .venv/ready-tests ; scripts/lint
 torture: .venv/ready-tests .venv/node/ready ; $(BIN)/python scripts/torture.py
+wheels: ; scripts/wheels
 clean: ; rm -rf .venv build dist demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(MODULES):
@@ -22,8 +23,9 @@ $(MODULES):
 	$(BIN)/pip install --quiet --editable .
 	touch $@
 
-.venv/ready-tests: .venv/ready requirements-test.txt
-	$(BIN)/pip install --quiet --requirement requirements-test.txt
+.venv/ready-tests: .venv/ready pyproject.toml
+	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/pip install --quiet --group test
 # Its own requirements ask for another package of TensorFlow than the one that is there.
 	$(BIN)/pip install --quiet --no-deps tensorflow-serving-api==2.21.0
 	touch $@

@@ -129,7 +129,7 @@ def mutants(folder: Path, processes: int, seconds: int) -> Outcome:
 def fuzzers(folder: Path, processes: int, seconds: int) -> Outcome:
     text, duration = run(["scripts/fuzz", str(seconds)], folder / "fuzzers.log")
     runs = _RUNS.findall(text)
-    findings = re.findall(r"^fuzz: (.*)$", text, re.MULTILINE)
+    findings = re.findall(r"^fuzz: (.* failed; .*)$", text, re.MULTILINE)
     what = f"{len(runs)} libFuzzer targets with ASan and UBSan, {seconds} s each"
     return Outcome(what, sum(int(count) for _, count in runs), duration, findings)
 

@@ -292,7 +292,7 @@ REFUSED = {
         '{"inputs": [1], "inputs": [2]}',
         ONE,
         400,
-        PARSE + "a key stands twice in one object, of which Serving would take the first",
+        PARSE + "duplicate key in an object, of which Serving would use the first",
         "$",
     ),
     "malformed in what is ignored": (
@@ -306,7 +306,7 @@ REFUSED = {
         '{"inputs": ' + "[" * 300 + "]" * 300 + "}",
         ONE,
         400,
-        PARSE + "lists and objects nested too deep",
+        PARSE + "lists and objects are nested too deep",
         "$",
     ),
     # The request

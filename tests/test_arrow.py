@@ -121,7 +121,7 @@ class TestValues:
         )
         with tw.open(tw.dumps({"a": np.zeros(2)}, "arrow", metadata={"model": "nmt"})) as file:
             assert file.metadata == {"model": "nmt"} and isinstance(file.load(), dict)
-        for texts, message in (({"tensorwire": "x"}, "taken"), ({"a": "\ud800"}, "surrogate")):
+        for texts, message in (({"tensorwire": "x"}, "reserved"), ({"a": "\ud800"}, "surrogate")):
             with pytest.raises(tw.EncodeError, match=message):
                 tw.dumps({"x": np.zeros(2)}, "arrow", metadata=texts)
 

@@ -427,7 +427,7 @@ class TestOurs:
     @pytest.mark.parametrize("options", [{}, {"graph": False}, {"shards": 3}], ids=str)
     def test_it_comes_back_as_it_was(self, tmp_path, value, options):
         if options == {"graph": False} and isinstance(value, dict) and "" in value:
-            with pytest.raises(tw.EncodeError, match="no name"):
+            with pytest.raises(tw.EncodeError, match="invalid checkpoint key"):
                 tw.save(tmp_path / "x", value, "checkpoint", **options)
             return
         tw.save(tmp_path / "x", value, "checkpoint", **options)
@@ -444,10 +444,7 @@ class TestOurs:
         except (
             tw.EncodeError
         ) as error:  # keys that begin with a zero byte are TensorFlow's, for slices
-            assert (
-                error.message.startswith("'\\x00")
-                and "no name that a checkpoint can have" in error.message
-            )
+            assert error.message.startswith("invalid checkpoint key '\\x00")
             return
         assert tw.equal(tw.loads(data, "checkpoint"), value)
 
@@ -478,7 +475,7 @@ class TestOurs:
 
     def test_names_that_cannot_be(self, tmp_path):
         for name in ("__tensorwire__", "_CHECKPOINTABLE_OBJECT_GRAPH", "\0x", ""):
-            with pytest.raises(tw.EncodeError, match="no name"):
+            with pytest.raises(tw.EncodeError, match="invalid checkpoint key"):
                 tw.save(tmp_path / "x", {name: np.zeros(1)}, "checkpoint", graph=False)
         with pytest.raises(tw.EncodeError, match="two tensors"):
             tw.save(tmp_path / "x", {"a": np.zeros(1), f"a{SUFFIX}": np.zeros(1)}, "checkpoint")
@@ -849,26 +846,26 @@ def headed(value):
 
 HOSTILE = {
     "negative dim": (lying(entry(1, (-1,), 0, 4)), "negative"),
-    "product past 2**63": (lying(entry(1, (1 << 40, 1 << 40), 0, 4)), "larger than any memory"),
-    "zero among huge": (lying(entry(1, (0, 1 << 40, 1 << 40), 0, 0)), "larger than any memory"),
+    "product past 2**63": (lying(entry(1, (1 << 40, 1 << 40), 0, 4)), "is too large"),
+    "zero among huge": (lying(entry(1, (0, 1 << 40, 1 << 40), 0, 0)), "is too large"),
     "unknown rank": (lying(field(1, 1) + field(2, b"\x18\x01")), "negative"),
     "300 dims": (lying(entry(1, (1,) * 300, 0, 4)), "254 dimensions"),
     "100 dims": (lying(entry(1, (1,) * 100, 0, 4)), "rank 100"),
-    "too many bytes": (lying(entry(1, (2,), 0, 12)), "more or fewer bytes"),
-    "too few bytes": (lying(entry(1, (2,), 0, 7)), "more or fewer bytes"),
+    "too many bytes": (lying(entry(1, (2,), 0, 12)), "size of a tensor does not match"),
+    "too few bytes": (lying(entry(1, (2,), 0, 7)), "size of a tensor does not match"),
     "huge tensor": (lying(entry(1, (1 << 50,), 0, 1 << 52)), "data file has"),
     "huge offset": (lying(entry(1, (1,), (1 << 63) - 4, 4)), "does not fit"),
     "far away": (lying(entry(1, (1,), 1 << 50, 4)), "data file has"),
     "negative offset": (lying(entry(1, (1,), -4, 4)), "does not fit"),
     "negative size": (lying(entry(1, (1,), 0, -4)), "does not fit"),
     "negative shard": (lying(entry(1, (1,), 0, 4, shard=-1)), "does not fit"),
-    "wrong shard": (lying(entry(1, (1,), 0, 4, shard=1)), "data file that there is not"),
+    "wrong shard": (lying(entry(1, (1,), 0, 4, shard=1)), "data file that does not exist"),
     "unknown dtype": (lying(entry(99, (1,), 0, 4)), "dtype"),
-    "huge dtype": (lying(entry(1 << 40, (1,), 0, 4)), "no dtype"),
+    "huge dtype": (lying(entry(1 << 40, (1,), 0, 4)), "unknown dtype"),
     "resource": (lying(entry(20, (1,), 0, 4)), "dtype"),
     "overlap": (lying(entry(1, (2,), 0, 8), y=entry(1, (2,), 4, 8)), "overlap"),
     "the same bytes": (lying(entry(1, (2,), 0, 8), y=entry(1, (2,), 0, 8)), "overlap"),
-    "fields twice": (lying(entry(1, (2,), 0, 8) * 2), "stands twice"),
+    "fields twice": (lying(entry(1, (2,), 0, 8) * 2), "appears twice"),
     "an entry of another wire type": (lying(field(1, b"xx")), "wire type"),
     "more strings than bytes": (lying(entry(7, (1 << 40,), 0, 100)), "offsets"),
     "more strings than there is room": (lying(entry(7, (101,), 0, 100)), "101 strings"),
@@ -904,10 +901,13 @@ HOSTILE = {
     "a slice of another rank": (sliced((4,), [([(0, 4), (0, 1)], (4, 1))]), "does not fit"),
     "a slice that is not there": (
         sliced((4,), [([(0, 4)], (4,))], [[(0, 3)], [(3, 1)]]),
-        "nowhere",
+        "no entry for the slice",
     ),
     "a slice twice": (sliced((4,), [([(0, 2)], (2,))], [[(0, 2)], [(0, 2)]]), "overlap"),
-    "a negative slice": (sliced((4,), [([(0, 4)], (4,))], [[(-1, 5)]]), "nowhere|does not fit"),
+    "a negative slice": (
+        sliced((4,), [([(0, 4)], (4,))], [[(-1, 5)]]),
+        "no entry for the slice|does not fit",
+    ),
     "slices of nothing": (sliced((1 << 40,), [([(0, 0)], (0,))]), "elements"),
 }
 

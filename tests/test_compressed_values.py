@@ -105,9 +105,9 @@ class TestWholeStreams:
         assert found and found.checksums is (SUFFIXES[suffix] != "snappy")
 
     def test_a_name_that_says_something_else(self, tmp_path):
-        with pytest.raises(tw.EncodeError, match="the name asks for"):
+        with pytest.raises(tw.EncodeError, match="the name of the file says"):
             tw.save(tmp_path / "x.safetensors.zst", SMOOTH, compression="gzip")
-        with pytest.raises(tw.EncodeError, match="the name asks for"):
+        with pytest.raises(tw.EncodeError, match="the name of the file says"):
             tw.save(tmp_path / "x.safetensors.zst", SMOOTH, compression="zstd", per_tensor=True)
         with pytest.raises(tw.EncodeError, match="compresses by itself"):
             tw.save(tmp_path / "x.npz.gz", {"x": SMOOTH})
@@ -116,7 +116,7 @@ class TestWholeStreams:
     def test_open_says_that_it_cannot_be_lazy(self, tmp_path):
         tw.save(tmp_path / "x.safetensors.zst", value())
         with (
-            pytest.warns(UserWarning, match="cannot be lazy"),
+            pytest.warns(UserWarning, match="compressed as a whole"),
             tw.open(tmp_path / "x.safetensors.zst") as file,
         ):
             assert not file.lazy and file.compression == "zstd" and "read whole" in repr(file)
@@ -316,7 +316,7 @@ class TestRefusals:
     def test_names(self):
         with pytest.raises(tw.UnknownFormatError, match="did you mean 'zstd'"):
             tw.dumps(SMOOTH, compression="zst")
-        with pytest.raises(tw.UnknownFormatError, match="no compression"):
+        with pytest.raises(tw.UnknownFormatError, match="unknown compression"):
             tw.loads(b"", compression="brotli")
 
 

@@ -442,7 +442,7 @@ def test_nothing_after_the_end(name, end):
     stream = compression.compressor(name)
     getattr(stream, end)()
     for call in (lambda: stream.write(b"a"), stream.flush, stream.finish):
-        with pytest.raises(ValueError, match="finished"):
+        with pytest.raises(ValueError, match="after finish"):
             call()
     stream.close()
 

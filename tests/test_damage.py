@@ -313,7 +313,9 @@ class TestLimits:
     def test_a_record_past_the_limit_is_a_gap(self):
         records = [b"a", b"b" * 100, b"c"]
         found, gaps = recover(build(records), tw.Limits(record=50))
-        assert found == [b"a", b"c"] and "100 bytes is more than Limits(record=...)" in gaps[0].why
+        assert (
+            found == [b"a", b"c"] and "100 bytes is larger than Limits(record=...)" in gaps[0].why
+        )
         found, gaps = recover(build(records)[:-30], tw.Limits(record=50))
         assert found == [b"a"]
 
@@ -575,7 +577,7 @@ class TestRepair:
         (tmp_path / "link").symlink_to("f")
         os.link(tmp_path / "f", tmp_path / "hard")
         for target in ("f", "link", "hard"):
-            with pytest.raises(tw.EncodeError, match="give another") as caught:
+            with pytest.raises(tw.EncodeError, match="pass another target") as caught:
                 repair(tmp_path / "f", tmp_path / target)
             assert caught.value.path == str(tmp_path / "f")
         with pytest.raises(FileNotFoundError):

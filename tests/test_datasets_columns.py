@@ -98,7 +98,7 @@ def test_no_value_is_made_up(source, convert, column, shards, options):
 def test_one_name_for_two_kinds_is_refused(source, convert, columns, options, to):
     """Wherever they lie, in one shard or in two."""
     there = source({"id": [1]}, {"id": [2], "x": columns[0]}, {"id": [3], "x": columns[1]})
-    with pytest.raises(tw.SchemaError, match="files differ in what this column is") as caught:
+    with pytest.raises(tw.SchemaError, match="different types in different files") as caught:
         convert(there, to, **options)
     assert caught.value.tensor == "x" and caught.value.path.endswith("f002.parquet")
     assert (

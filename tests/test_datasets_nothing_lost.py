@@ -136,7 +136,7 @@ class TestPlaces:
 
     @pytest.mark.parametrize("name", ["../evil", "_x", "", "a/b", ".x"])
     def test_names_of_shards(self, name):
-        with pytest.raises(tw.EncodeError, match="no name for shards"):
+        with pytest.raises(tw.EncodeError, match="invalid shard name"):
             datasets.convert(numbers(), "out", "jsonl", name=name, workers=0)
         assert not Path("out").exists()
 
@@ -160,7 +160,7 @@ class TestPlaces:
 
 class TestChoice:
     def test_a_split_is_not_shuffled(self):
-        with pytest.raises(tw.EncodeError, match="shuffle each of its parts"):
+        with pytest.raises(tw.EncodeError, match="cannot be shuffled"):
             datasets.split(numbers(100), "out", {"a": 0.5, "b": 0.5}, shuffle=1, workers=0)
 
     @pytest.mark.parametrize("shards", [1, 2, 7, None])
@@ -179,7 +179,7 @@ class TestChoice:
             datasets.convert,
             lambda *args, **options: datasets.sample(*args[:2], 0.5, **options),
         ):
-            with pytest.raises(tw.EncodeError, match="at least one shard"):
+            with pytest.raises(tw.EncodeError, match="at least 1"):
                 do(numbers(10, 4), "out", "jsonl", shards=shards, workers=0)
 
     def test_shares(self):
@@ -219,7 +219,7 @@ class TestChoice:
         parquet("a.parquet", {"x": [1, 2]})
         for options in ({"cast": {"X": "float32"}}, {"columns": ["X"]}, {"where": "X > 1"}):
             with pytest.raises(
-                (tw.SchemaError, tw.EncodeError), match=r"no such column|no column 'X'"
+                (tw.SchemaError, tw.EncodeError), match=r"unknown column|no column 'X'"
             ):
                 tw.convert("a.parquet", "out", to="arrow", workers=0, **options)
         with pytest.raises(tw.SchemaError, match="nope"):
@@ -249,7 +249,7 @@ class TestTypes:
         parquet("a.parquet", {"b": first})
         parquet("b.parquet", {"b": second})
         with pytest.raises(
-            (tw.SchemaError, tw.EncodeError), match="files differ in what this column is"
+            (tw.SchemaError, tw.EncodeError), match="different types in different files"
         ):
             datasets.convert("?.parquet", "out", target, shards=1, shuffle=shuffle, workers=0)
         assert not Path("out/_SUCCESS").exists()
@@ -401,7 +401,7 @@ class TestWhatIsThere:
         numbers(5, name="b")
         tw.convert("?.tfrecord", "out", to="jsonl", workers=0)
         for source in ("b.tfrecord", ["a.tfrecord"]):
-            with pytest.raises(FileExistsError, match="of other sources"):
+            with pytest.raises(FileExistsError, match="from other sources"):
                 tw.convert(source, "out", to="jsonl", workers=0)
         # the same, by another name
         assert (
@@ -416,7 +416,7 @@ class TestWhatIsThere:
         source = numbers(100)
         datasets.split(source, "out", {"a": 0.5, "b": 0.5}, workers=0)
         assert datasets.split(source, "out", {"a": 0.5, "b": 0.5}, workers=0).written == 0
-        with pytest.raises(FileExistsError, match="in another way"):
+        with pytest.raises(FileExistsError, match="with other options"):
             datasets.split(source, "out", {"a": 0.7, "b": 0.3}, workers=0)
 
     def test_a_source_that_changes_while_it_is_read(self, monkeypatch):
@@ -450,7 +450,7 @@ class TestWhatIsThere:
     @pytest.mark.cloud
     def test_workers_that_write_elsewhere(self):
         """To each process its own memory."""
-        with pytest.raises(tw.TensorwireError, match="do all workers see this folder"):
+        with pytest.raises(tw.TensorwireError, match="check that all workers see this folder"):
             tw.convert(numbers(shards=2), "memory://elsewhere/out", to="jsonl", workers=2)
 
     @pytest.mark.cloud
@@ -521,7 +521,7 @@ with Manifest("out").locked():
                         yield outcome
 
         for options in ({}, {"shards": 2}, {"shuffle": 1}):
-            with pytest.raises(tw.TensorwireError, match="without an answer"):
+            with pytest.raises(tw.TensorwireError, match="without an outcome"):
                 tw.convert(
                     numbers(shards=4),
                     "out",
@@ -534,10 +534,12 @@ with Manifest("out").locked():
 
     @pytest.mark.ray
     def test_ray_that_cannot_work(self):
-        with pytest.raises(tw.EncodeError, match="Ray has one at least"):
+        with pytest.raises(tw.EncodeError, match="at least 1 with Ray"):
             tw.convert(numbers(), "out", to="jsonl", engine="ray", workers=0)
         for address in ("127.0.0.1:1", "ray://127.0.0.1:1"):
-            with pytest.raises(tw.TransportError, match=f"no Ray cluster answers at {address}"):
+            with pytest.raises(
+                tw.TransportError, match=f"cannot connect to the Ray cluster at {address}"
+            ):
                 tw.convert(
                     numbers(), "out", to="jsonl", engine="ray", engine_options={"address": address}
                 )

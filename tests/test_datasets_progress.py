@@ -80,7 +80,7 @@ def test_what_comes_before_the_first_shard(folder, tmp_path, monkeypatch):
     )
     early = [one for one in told if one.doing]
     assert [str(one) for one in early] == [
-        "finding the sources", "looking into the sources", *(f"counting records, {i} of 4 files" for i in (1, 2, 3, 4))
+        "finding the sources", "reading the schema of the sources", *(f"counting records, {i} of 4 files" for i in (1, 2, 3, 4))
     ]  # fmt: skip
     assert (
         all((one.share, one.shards, one.of, one.left) == (0.0, 0, 3, None) for one in early)
@@ -89,7 +89,7 @@ def test_what_comes_before_the_first_shard(folder, tmp_path, monkeypatch):
     assert early[-1].seconds < report.seconds and not told[-1].doing
     told.clear()
     datasets.sample(folder / "four", tmp_path / "sampled", 0.5, by="id", workers=0, progress=told)
-    assert "counting what to choose from, 4 of 4 files" in map(str, told)
+    assert "counting the records of each value, 4 of 4 files" in map(str, told)
     told.clear()
     tw.convert(
         folder / "four",
@@ -251,7 +251,7 @@ def test_many_threads_count():
         assert at_once_by(4, work) == []
     finally:
         sys.setswitchinterval(was)
-    meter.found()
+    meter.resumed()
     assert (told[-1].shards, told[-1].records, told[-1].bytes, told[-1].share) == (
         2001,
         20_000,
@@ -272,7 +272,7 @@ def test_told_by_one_at_a_time():
 
     meter = Meter(100, tell, 100, every=0.0)
     calls = (
-        lambda: meter.found(),
+        lambda: meter.resumed(),
         lambda: meter.prepared({"number": 1}),
         lambda: meter.made({"number": 2}, 1, 1),
     )
@@ -281,6 +281,6 @@ def test_told_by_one_at_a_time():
 
 
 def test_who_is_told_may_come_back():
-    meter = Meter(3, lambda done, progress: progress.shards == 1 and meter.found(), every=0.0)
-    meter.found()
+    meter = Meter(3, lambda done, progress: progress.shards == 1 and meter.resumed(), every=0.0)
+    meter.resumed()
     assert meter._shards == 2

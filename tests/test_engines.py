@@ -30,14 +30,14 @@ SPEC = ConversionSpec("", "")
 @pytest.mark.parametrize("workers", [0, 1, 2])
 def test_local(workers, copies):
     engine = LocalEngine(workers=workers)
-    engine._processes.copies &= copies
+    engine._processes.forks &= copies
     assert check_engine(engine) == {"shards": 12, "records": 300}
-    assert engine._processes.copies is (copies and sys.platform == "linux")
+    assert engine._processes.forks is (copies and sys.platform == "linux")
     engine.close()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="a nursery is for Linux")
-def test_a_nursery_with_threads_makes_no_copies(tmp_path, monkeypatch):
+@pytest.mark.skipif(sys.platform != "linux", reason="a fork server is for Linux")
+def test_a_fork_server_with_threads_makes_no_forks(tmp_path, monkeypatch):
     """Their threads would be lost, and whatever they hold would stay held: workers are then
     processes of their own.
     """
@@ -50,7 +50,7 @@ def test_a_nursery_with_threads_makes_no_copies(tmp_path, monkeypatch):
     report = datasets.convert(
         write(str(tmp_path / "in"), 100, 4), tmp_path / "out", "parquet", engine=engine
     )
-    assert (report.records, report.retried) == (100, 0) and not engine._processes.copies
+    assert (report.records, report.retried) == (100, 0) and not engine._processes.forks
     engine.close()
 
 
@@ -130,7 +130,7 @@ class TestRunsOfOneEngine:
         run = engine.run(SPEC, checks(60))
         next(run)
         engine.close()
-        with pytest.raises(tw.TensorwireError, match="closed while it worked"):
+        with pytest.raises(tw.TensorwireError, match="closed while it was running"):
             list(run)
         assert len(list(engine.run(SPEC, checks(5)))) == 5
 
@@ -140,7 +140,7 @@ class TestRunsOfOneEngine:
         )
         os.makedirs(plan.target)
         engine.watch = lambda *so_far: engine.close()
-        with pytest.raises(tw.TensorwireError, match="closed while it worked"):
+        with pytest.raises(tw.TensorwireError, match="closed while it was running"):
             list(engine.run(plan.spec, [plan.task(i) for i in range(50)]))
 
     def test_each_thread_is_told_of_its_own(self, engine):
@@ -206,7 +206,7 @@ def works(engine):
     assert len(list(run(engine))) == 5 and not set(before) & {process.pid for process in engine._idle}
 
 engine = LocalEngine(workers=1)
-engine._processes.copies &= sys.argv[1] == "copies"
+engine._processes.forks &= sys.argv[1] == "copies"
 list(run(engine))
 [process] = engine._idle
 for work in (lambda: None, lambda: works(engine), lambda: engine.close(), lambda: engine.prepare(1, ["jsonl"])):
@@ -241,13 +241,13 @@ def test_forks_of_the_driver(how):
 
 SLOW = """
 import sys, time
-if "nursery" in " ".join(sys.orig_argv):
+if "fork_server" in " ".join(sys.orig_argv):
     time.sleep({seconds})
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="a nursery is for Linux")
-class TestSlowNursery:
+@pytest.mark.skipif(sys.platform != "linux", reason="a fork server is for Linux")
+class TestSlowForkServer:
     """Nobody who leaves waits for workers that have not begun, and none of them begins afterwards."""
 
     @pytest.fixture
@@ -276,7 +276,7 @@ class TestSlowNursery:
         slow(30)
         timer = threading.Timer(0.2, engine.close)
         timer.start()
-        with within(5), pytest.raises(tw.TensorwireError, match="closed while it worked"):
+        with within(5), pytest.raises(tw.TensorwireError, match="closed while it was running"):
             list(engine.run(SPEC, checks(5)))
         timer.join()
         assert crew_of(os.getpid()) == ([], [])
@@ -301,7 +301,7 @@ class TestSlowNursery:
     def test_one_that_does_nothing_any_more(self, engine, impatient):
         list(engine.run(SPEC, checks(20)))
         crew = [process.pid for process in engine._idle]
-        os.kill(engine._processes._nursery.pid, signal.SIGSTOP)
+        os.kill(engine._processes._server.pid, signal.SIGSTOP)
         with within(5):
             engine.close()
         until(lambda: not any(runs(pid) for pid in crew), 10)
@@ -326,11 +326,11 @@ class TestDescriptors:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         assert crew_of(os.getpid()) == ([], [])
 
-    @pytest.mark.skipif(sys.platform != "linux", reason="a nursery is for Linux")
+    @pytest.mark.skipif(sys.platform != "linux", reason="a fork server is for Linux")
     @pytest.mark.parametrize("calls", [0, 1])
     def test_none_left_for_a_worker(self, engine, monkeypatch, calls):
         """What was opened for it is closed."""
-        engine.prepare(0, [])  # the nursery has its own
+        engine.prepare(0, [])  # the fork server has its own
         pipe, left = os.pipe, iter(range(calls))
 
         def failing():
@@ -344,7 +344,7 @@ class TestDescriptors:
             engine._processes.start()
         assert len(os.listdir("/proc/self/fd")) == before
 
-    def test_the_nursery_ends_whatever_happens(self, engine, monkeypatch):
+    def test_the_fork_server_ends_whatever_happens(self, engine, monkeypatch):
         engine.prepare(2, ["jsonl"])
         end = processes.Process.end
 

@@ -251,7 +251,7 @@ class TestFixedShapes:
         assert tw.equal(tw.tensor(lists[1:]), array.reshape(2, 3, 2)[1:])
 
     def test_rows_too_long(self):
-        with pytest.raises(tw.EncodeError, match="too long for Arrow"):
+        with pytest.raises(tw.EncodeError, match="do not fit Arrow"):
             tw.to(np.empty((0, 1 << 31), np.int8), "arrow")
 
 

@@ -421,7 +421,7 @@ def test_ragged_lists_are_refused_unless_asked_for():
     # whatever the lengths are
     assert tw.equal(loads("[[1], [2]]", dtype="int64", ragged=True), tw.Ragged.of([[1], [2]]))
     assert tw.equal(loads("[1, 2]", dtype="int64", ragged=True), np.array([1, 2]))
-    with pytest.raises(tw.DecodeError, match="side by side"):
+    with pytest.raises(tw.DecodeError, match="at the same depth"):
         loads("[[1], 2]", dtype="int64", ragged=True)
 
 

@@ -305,7 +305,7 @@ class TestHostile:
             layout = h5py.VirtualLayout(shape=(4,), dtype="f8")
             layout[:] = h5py.VirtualSource(str(tmp_path / "source.h5"), "x", shape=(4,))
             file.create_virtual_dataset("x", layout)
-        with pytest.raises(tw.DecodeError, match="view of other datasets"):
+        with pytest.raises(tw.DecodeError, match="virtual dataset"):
             tw.open(tmp_path / "b.h5")
 
     def test_filters_that_others_have(self):
@@ -343,7 +343,7 @@ class TestHostile:
             file.create_group("a/b")
             file["a/b/c"] = file["a"]
 
-        with pytest.raises(tw.DecodeError, match="inside itself"):
+        with pytest.raises(tw.DecodeError, match="contains itself"):
             tw.open(hdf5(a=loop))
         deep = hdf5(a=lambda f: f.create_group("/".join("x" * 100)))
         with pytest.raises(tw.LimitError, match="deep"):
@@ -366,9 +366,9 @@ class TestHostile:
         assert [row.kind for row in tw.inspect(blob).tensors] == ["unreadable"]
 
     def test_nothing_and_a_named_type(self):
-        with pytest.raises(tw.DecodeError, match="array of nothing"):
+        with pytest.raises(tw.DecodeError, match="null dataspace"):
             tw.open(hdf5(a=lambda f: f.create_dataset("x", data=h5py.Empty("f4"))))
-        with pytest.raises(tw.DecodeError, match="neither a group nor an array"):
+        with pytest.raises(tw.DecodeError, match="neither a group nor a dataset"):
             tw.open(hdf5(a=lambda f: f.__setitem__("t", np.dtype("f8"))))
 
     def test_archives(self):

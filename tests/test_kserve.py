@@ -103,7 +103,7 @@ def test_what_it_lacks():
         ({"x": tw.Sparse([[0]], np.float32([1]), (1,))}, "signature"),
         ({}, "no inputs"),
         ([1], "by name"),
-        ({1: [1]}, "text"),
+        ({1: [1]}, "string"),
     ):
         with pytest.raises(tw.EncodeError, match=words):
             kserve.build(inputs)
@@ -241,7 +241,7 @@ def test_errors_of_the_server():
     for body, status, message in (
         (b'{"error": "unknown model"}', 404, "unknown model"),
         (b'{"error": "odd"}', 200, "odd"),
-        (b"<html>", 502, "an answer without an error message: <html>"),
+        (b"<html>", 502, "no error message in the answer: <html>"),
     ):
         with pytest.raises(tw.ModelError) as error:
             kserve.parse_answer(body, status=status)

@@ -133,7 +133,7 @@ class TestReading:
         with pytest.raises(IndexError):
             lazy[100]
         for name in ("sorted", "tokens"):
-            with pytest.raises(IndexError, match="steps of 1"):
+            with pytest.raises(IndexError, match="step of 1"):
                 opened[name][::2]
 
     def test_unknown_names(self, opened):

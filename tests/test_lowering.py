@@ -54,7 +54,7 @@ def test_parts_are_not_copied():
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        ({1.5: np.zeros(1)}, "keys are str or int"),
+        ({1.5: np.zeros(1)}, "keys must be str or int"),
         ({"a\ud800": 1}, "surrogate"),
         (["\udfff"], "surrogate"),
         (object(), "neither a tensor"),
@@ -99,7 +99,7 @@ def test_depth():
         tw.dumps([deep])
     loop = []
     loop.append(loop)
-    with pytest.raises(tw.EncodeError, match="inside themselves"):
+    with pytest.raises(tw.EncodeError, match="contain themselves"):
         tw.dumps(loop)
 
 

@@ -122,7 +122,7 @@ def test_a_part_reads_only_its_blocks():
     assert sum(end - begin for begin, end in reads) < 0.7 * len(view)
     with pytest.raises(ValueError, match="bytes 5 to 4"):
         way.part(read, len(view), 5, 4)
-    with pytest.raises(ValueError, match="of 1600000"):
+    with pytest.raises(ValueError, match="out of range for 1600000"):
         way.part(read, len(view), 0, x.nbytes + 4)
 
 
@@ -134,7 +134,7 @@ def test_what_would_get_no_smaller_stays_as_it_is():
             assert pack(b"", 4, Packing(name, shuffle=shuffle)) is None
     assert pack(b"abcd", 4, Packing()) is None
     assert pack(b"abcd", 1, Packing(shuffle=True)) is None
-    with pytest.raises(ValueError, match="whole items"):
+    with pytest.raises(ValueError, match="whole number of items"):
         pack(b"abcde", 4, Packing("zlib"))
 
 
@@ -224,24 +224,24 @@ BAD = [
 
 @pytest.mark.parametrize("info", BAD, ids=str)
 def test_words_that_make_no_sense(info):
-    with pytest.raises(tw.DecodeError, match="a packed tensor says"):
+    with pytest.raises(tw.DecodeError, match="invalid info of a packed tensor"):
         how(info, 4000, 4)
 
 
 def test_sizes_that_do_not_fit():
-    with pytest.raises(tw.DecodeError, match="whole items"):
+    with pytest.raises(tw.DecodeError, match="whole number of items"):
         how({"compression": "zstd", "block": 1024}, 4001, 4)
     with pytest.raises(tw.DecodeError, match="items have 1 bytes"):
         how({"shuffle": 1, "block": 1024}, 4000, 1)
     way = how({"shuffle": 4, "block": 1024}, 4000, 4)
     for size in (0, 3999, 4001):
-        with pytest.raises(tw.DecodeError, match="of a tensor of 4000"):
+        with pytest.raises(tw.DecodeError, match="a shuffled tensor of 4000"):
             way.unpack(bytes(size))
     assert not way.checksum and str(way) == "shuffled"
     way = how({"compression": "lz4", "block": 1024}, 4000, 4)
     assert way.checksum and str(way) == "lz4"
     for size in (0, 10, 31):
-        with pytest.raises(tw.TruncatedError, match="a table of 32 bytes"):
+        with pytest.raises(tw.TruncatedError, match="needs 32 bytes"):
             way.unpack(bytes(size))
 
 
@@ -302,7 +302,7 @@ def test_every_cut_and_flip(name):
         assert caught.value.format == name and 0 <= caught.value.offset <= len(good)
     with pytest.raises(tw.ChecksumError, match="checksum"):
         way.unpack(good[:-1] + bytes([good[-1] ^ 1]))
-    with pytest.raises(tw.DecodeError, match="something else behind"):
+    with pytest.raises(tw.DecodeError, match="unexpected bytes after"):
         way.unpack(good + b"\0\1")
     assert way.unpack(good + bytes(100)).tobytes() == x.tobytes()  # zeros may stand there
 

@@ -127,12 +127,12 @@ class TestValues:
             ),
             ({"a": np.zeros(3), "b": np.float32(1)}, "'b' has none"),
             ({"a": tw.Sparse([[0]], [1.0], (3,))}, "is sparse"),
-            ({"a": {"b": np.zeros(3)}}, "is no tensor"),
-            ({"a": np.zeros(3), "n": 7}, "is no tensor"),
-            ([np.zeros(3)], "is no tensor"),
+            ({"a": {"b": np.zeros(3)}}, "is not a tensor"),
+            ({"a": np.zeros(3), "n": 7}, "is not a tensor"),
+            ([np.zeros(3)], "is not a tensor"),
             ({}, "at least one column"),
-            (tw.Bundle({"a": np.zeros(1)}, {"ARROW:schema": "x"}), "taken"),
-            (tw.Bundle({"a": np.zeros(1)}, {"tensorwire": "x"}), "taken"),
+            (tw.Bundle({"a": np.zeros(1)}, {"ARROW:schema": "x"}), "reserved"),
+            (tw.Bundle({"a": np.zeros(1)}, {"tensorwire": "x"}), "reserved"),
         ):
             with pytest.raises(tw.EncodeError, match=message):
                 tw.dumps(value, "parquet")

@@ -172,7 +172,7 @@ class TestExample:
             io.parse_example([self.RECORDS[0], wrong], {"a": io.VarLenFeature("int64")})
         assert (caught.value.record, caught.value.tensor, caught.value.offset) == (1, "a", 9)
         assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
-        with pytest.raises(tw.SchemaError, match="2 values, and 3"):
+        with pytest.raises(tw.SchemaError, match="2 values, expected 3"):
             io.parse_example(self.RECORDS, {"a": io.FixedLenFeature([3], "int64")})
         with pytest.raises(tw.SchemaError, match="missing") as caught:
             io.parse_example(self.RECORDS, {"a": io.FixedLenFeature([2], "int64")})

@@ -219,7 +219,7 @@ def test_a_defect_of_ours_is_not_hidden(monkeypatch):
         VALUES["ids"], formats=["raw", "safetensors", "tensorproto"], compressions=["zlib"]
     )
     assert (
-        found.wrong["raw"] == "the value came back different"
+        found.wrong["raw"] == "the decoded value is different"
         and "runs" in found.wrong["tensorproto"]
     )
     assert {one.format for one in found} == {"safetensors"} and "raw + zlib" in found.skipped
@@ -277,7 +277,7 @@ def test_what_would_not_end_in_time_is_not_begun(monkeypatch):
     rate = work._rates["zlib", None, False]
     work._rates["zlib", None, False] = rate + 1.0  # a second a byte
     work._first(candidates.Candidate("raw", "zlib"))
-    assert work.skipped["raw + zlib"] == "out of time: it would not end within the bound"
+    assert work.skipped["raw + zlib"] == "out of time: it would not end in time"
 
 
 def test_small_values_do_not_take_the_whole_time():
@@ -341,7 +341,7 @@ def test_large_values_are_measured_on_a_sample_and_say_so():
     found = plain(value, formats="safetensors", sample=200_000)
     assert found.sampled and found.whole_nbytes == 1_600_080 and 190_000 < found.nbytes < 210_000
     assert "a sample of 1.60 MB" in str(found) and "a sample of" in found._repr_html_()
-    assert found.best("size").why.endswith(" All this of a sample.")
+    assert found.best("size").why.endswith(" Measured on a sample.")
     assert not plain(value, formats="safetensors", sample=None).sampled
 
 
@@ -471,9 +471,7 @@ def test_best_for_time_and_ties():
         best.way == "raw"
         and "encodes in 1.00 ms, 1.00 MB/s, as safetensors within a tenth" in best.why
     )
-    assert (
-        "tw.loads must be given dtype= and shape=" in best.why and "takes 9.0x as long" in best.why
-    )
+    assert "tw.loads needs dtype= and shape=" in best.why and "takes 9.0x as long" in best.why
     best = FIELD.best("decode")
     assert (
         best.way == "safetensors"
@@ -515,7 +513,7 @@ def test_lossy_ways_win_only_if_told():
         and "best for" not in str(only)
         and only.json()["best"] == {}
     )
-    with pytest.raises(LookupError, match="no way was measured"):
+    with pytest.raises(LookupError, match="no candidate was measured"):
         profile_of().best("size")
 
 

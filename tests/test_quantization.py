@@ -243,7 +243,7 @@ class TestRows:
 
     def test_casts_and_scalars(self):
         assert qz.quantize_rows(np.ones((2, 3)), "float16").scale is None
-        with pytest.raises(tw.EncodeError, match="axis 0 is not in shape"):
+        with pytest.raises(tw.EncodeError, match="axis 0 is out of range"):
             qz.quantize_rows(np.array(1.0), "int8")
 
 
@@ -307,7 +307,7 @@ class TestCasts:
             ]
             with pytest.raises(
                 tw.EncodeError,
-                match=rf"x\[0, 1\] is .*largest number in {scheme} is {largest:g}".replace(
+                match=rf"x\[0, 1\] is .*largest finite number in {scheme} is {largest:g}".replace(
                     "+", r"\+"
                 ),
             ):
@@ -352,7 +352,7 @@ class TestNonfinite:
     def test_refused(self, scheme):
         with pytest.raises(
             tw.EncodeError,
-            match=rf"x\[0, 1\] is inf, which {scheme} has no code for; nonfinite='clip'",
+            match=rf"x\[0, 1\] is inf, which {scheme} cannot represent; pass nonfinite='clip'",
         ):
             qz.quantize(self.x, scheme)
         with pytest.raises(tw.EncodeError, match=r"x\[\(\)\] is nan, .* nonfinite='zero'"):
@@ -379,9 +379,9 @@ class TestNonfinite:
         assert qz.dequantize(qz.quantize(np.array([np.nan]), "uint8", None, "zero")).tolist() == [0]
 
     def test_nothing_to_clip_to(self):
-        with pytest.raises(tw.EncodeError, match="index 1 of the axis has only infinities"):
+        with pytest.raises(tw.EncodeError, match="index 1 of the axis has no finite value"):
             qz.quantize(np.array([[1, 2], [np.inf, np.inf]]), "int8", 0, "clip")
-        with pytest.raises(tw.EncodeError, match="the tensor has only infinities"):
+        with pytest.raises(tw.EncodeError, match="the tensor has no finite value"):
             qz.quantize(np.array(np.inf), "int8", nonfinite="zero")
 
     @given(st.data(), st.sampled_from(list(qz.SCHEMES)), st.sampled_from(["clip", "zero"]))
@@ -507,9 +507,9 @@ class TestRefused:
             qz.quantize(x, "int88")
         with pytest.raises(tw.EncodeError, match="did you mean 'clip'"):
             qz.quantize(x, "int8", nonfinite="clips")
-        with pytest.raises(tw.EncodeError, match=r"axis 1 is not in shape \(3,\)"):
+        with pytest.raises(tw.EncodeError, match=r"axis 1 is out of range for shape \(3,\)"):
             qz.quantize(x, "int8", 1)
-        with pytest.raises(tw.EncodeError, match="only dense tensors"):
+        with pytest.raises(tw.EncodeError, match="takes a dense tensor"):
             qz.quantize(tw.Strings.of(["a"]), "int8")
         assert qz.quantize([1.0], "int8").original == "float64"
 
@@ -531,12 +531,12 @@ class TestRefused:
             ({"scale": None}, "not NoneType"),
             ({"scale": np.ones(2, np.float16)}, "not float16"),
             ({"scale": np.array([1, np.nan])}, "finite"),
-            ({"scale": np.array([1, -1.0])}, "above 0"),
+            ({"scale": np.array([1, -1.0])}, "greater than 0"),
             ({"zero_point": np.zeros(2, np.int32)}, "int64"),
             ({"zero_point": np.array([0, -(1 << 63)])}, r"2\*\*53"),
             (
                 {"scheme": "float16", "codes": np.zeros(2, np.float16)},
-                "no axis, scale or zero point",
+                "must not have an axis, a scale",
             ),
         ],
     )

@@ -450,7 +450,7 @@ def test_options_of_tasks(ray, files, tmp_path):
     )
     engine = RayEngine(options={"num_cpus": 64})
     with pytest.warns(
-        UserWarning, match="wants 64 of CPU, and no node of the cluster has more than 2"
+        UserWarning, match="requires 64 CPU, and no node of the cluster has more than 2"
     ):
         engine._check_room()
     engine._embedded = True  # as without a cluster of one's own, where nobody will come

@@ -250,7 +250,7 @@ def test_a_record_that_contradicts_a_sample_says_what_to_do(tmp_path, monkeypatc
     path = write(tmp_path / "a", rows, schema_file=False)
     seen = []
     with pytest.raises(
-        tw.SchemaError, match=r"feature 'a' has 2 values.*full=True.*pass a schema"
+        tw.SchemaError, match=r"feature 'a' has 2 values.*full=True.*a schema of your own"
     ) as caught:
         for batch in tw.read_examples(path, batch_size=100):
             seen.append(batch["a"].shape)
@@ -262,10 +262,10 @@ def test_a_record_that_contradicts_a_sample_says_what_to_do(tmp_path, monkeypatc
     assert caught.value.offset is not None
     batches = list(tw.read_examples(path, tw.infer_schema(path, full=True), batch_size=100))
     assert all(isinstance(batch["a"], tw.Ragged) for batch in batches)
-    with pytest.raises(tw.SchemaError, match="is a bytes list, and float was asked for") as caught:
+    with pytest.raises(tw.SchemaError, match="is a bytes list, expected float") as caught:
         list(tw.read_examples(path, {"b": tw.Feature("float", ())}))
     assert caught.value.record == 0
-    with pytest.raises(tw.SchemaError, match="does not have this feature") as caught:
+    with pytest.raises(tw.SchemaError, match="lacks this feature") as caught:
         list(tw.read_examples(path, {"c": tw.Feature("float", (), required=True)}, batch_size=10))
     assert caught.value.record == 0 and caught.value.tensor == "c"
 

@@ -491,8 +491,8 @@ def test_classes_in_odd_forms_say_the_same():
 
 ENTRY = block(1, b"y") + block(2, b"\x08\x06\x12\x04\x12\x02\x08\x01\x22\x01\x05")
 WRONG = {
-    "a tensor stands twice": (rpc.parse_predict_answer, block(1, ENTRY) * 2, "stands twice"),
-    "a spec stands twice": (rpc.parse_predict_answer, block(2, b"") * 2, "stands twice"),
+    "a tensor stands twice": (rpc.parse_predict_answer, block(1, ENTRY) * 2, "duplicate tensor"),
+    "a spec stands twice": (rpc.parse_predict_answer, block(2, b"") * 2, "twice"),
     "a spec as a number": (rpc.parse_predict_answer, field(2, 0, varint(1)), "wire type"),
     "a tensor as a number": (rpc.parse_predict_answer, field(1, 0, varint(1)), "wire type"),
     "a group": (rpc.parse_predict_answer, b"\x1b\x1c", "wire type"),
@@ -510,14 +510,14 @@ WRONG = {
     "a version and a label": (
         rpc.parse_status,
         block(1, block(2, b"") + block(4, b"x")),
-        "at once",
+        "got both",
     ),
     "two kinds of examples": (
         rpc.parse_examples,
         block(2, block(1, b"") + block(2, b"")),
-        "at once",
+        "got both",
     ),
-    "two contexts": (rpc.parse_examples, block(2, block(2, block(2, b"x") * 2)), "stands twice"),
+    "two contexts": (rpc.parse_examples, block(2, block(2, block(2, b"x") * 2)), "twice"),
     "other numbers of classes": (
         rpc.parse_classify_answer,
         block(1, block(1, block(1, b"")) + block(1, b"")),
@@ -531,13 +531,13 @@ WRONG = {
     "two scores": (
         rpc.parse_classify_answer,
         block(1, block(1, block(1, field(2, 5, bytes(4)) * 2))),
-        "stands twice",
+        "twice",
     ),
-    "no signatures": (rpc.parse_metadata_answer, b"", "without 'signature_def'"),
+    "no signatures": (rpc.parse_metadata_answer, b"", "missing 'signature_def'"),
     "signatures of another type": (
         rpc.parse_metadata_answer,
         block(2, block(1, b"signature_def") + block(2, block(1, b"type.googleapis.com/other"))),
-        "no tensorflow.serving.SignatureDefMap",
+        "expected .* of type tensorflow.serving.SignatureDefMap",
     ),
 }
 
@@ -595,18 +595,18 @@ def test_a_message_ends_below_2_gib():
 def test_what_cannot_be_sent_is_said():
     sparse = tw.Sparse([[0]], np.float32([1]), (2,))
     cases = [
-        (lambda: rpc.build_predict(SPEC, {"s": sparse}), "taken apart"),
+        (lambda: rpc.build_predict(SPEC, {"s": sparse}), "pass the model's signature"),
         (
             lambda: rpc.build_predict(SPEC, {"d": np.array(["2020-01-01"], "M8[D]")}),
-            "no format holds",
+            "unsupported NumPy dtype",
         ),
         (
             lambda: rpc.build_predict(SPEC, {"f": np.zeros(2, dtypes.named("float8_e3m4").numpy)}),
-            "TensorFlow has no dtype",
+            "TensorFlow does not support the dtype",
         ),
         (lambda: rpc.build_predict(SPEC, {"\ud800": np.zeros(2)}), "surrogate"),
-        (lambda: rpc.build_predict(SPEC, {1: np.zeros(2)}), "is text"),
-        (lambda: rpc.build_status(ModelSpec("m", 1, "stable")), "at once"),
+        (lambda: rpc.build_predict(SPEC, {1: np.zeros(2)}), "a name that is a string"),
+        (lambda: rpc.build_status(ModelSpec("m", 1, "stable")), "a version or a label"),
         (lambda: rpc.build_status(ModelSpec("m", 2**63)), "int64"),
         (lambda: rpc.build_status(ModelSpec("m", "1")), "int64"),
         (lambda: rpc.build_examples(SPEC, tw.Strings.of(["text"])), "serialized"),

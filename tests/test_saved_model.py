@@ -176,7 +176,7 @@ class TestByHand:
         spec = number(1, 7) + number(4, 1)
         for _ in range(100):
             inner = block(5, block(1, spec) + block(2, inner))
-        with pytest.raises(tw.LimitError, match="64 deep"):
+        with pytest.raises(tw.LimitError, match="64 levels deep"):
             signatures(model([("x", inner)]))
 
     def test_too_many_fields(self):

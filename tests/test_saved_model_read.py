@@ -401,7 +401,7 @@ def test_nested_without_end(tmp_path):
 
 def test_an_empty_one(tmp_path):
     (tmp_path / "saved_model.pb").write_bytes(b"")
-    with pytest.raises(tw.DecodeError, match="no SavedModel"):
+    with pytest.raises(tw.DecodeError, match="not a SavedModel"):
         tw.inspect(tmp_path)
     with tw.open(tmp_path) as f:
         assert len(f) == 0 and f.metadata == {}

@@ -755,7 +755,7 @@ class TestKserve:
     def test_half_floats_go_as_bytes(self, server):
         x = {"x": np.float32([1, 2.5])}
         assert self.infer(server, "odd", kserve.build(x))["half"].dtype == np.float16
-        with pytest.raises(tw.ModelError, match="FP16 has no form in JSON"):
+        with pytest.raises(tw.ModelError, match="FP16 cannot be sent as JSON"):
             self.infer(server, "odd", kserve.build(x, binary=False))
 
     @pytest.mark.parametrize(
@@ -768,7 +768,7 @@ class TestKserve:
                 "Servable not found for request: Latest(no)",
             ),
             ("/v2/models/scale/infer", {"inputs": []}, 400, "input size does not match signature"),
-            ("/v2/models/scale/infer", {}, 400, "there are no inputs"),
+            ("/v2/models/scale/infer", {}, 400, "missing key 'inputs'"),
             ("/v2/models/scale/infer", b"[", 400, ""),
             ("/v2/models/scale/infer", {"inputs": [], "outputs": 3}, 400, "outputs are a list"),
             ("/v2/models/scale/nothing", {}, 404, "Malformed request: POST"),
@@ -994,7 +994,7 @@ class TestCommand:
             (("--versions", "x"), "versions are 'latest', 'all', or numbers"),
             (("--label", "x=9"), "the label 'x' means version 9"),
             (("--label", "other:x=1"), "labels for 'other'"),
-            (("scale=elsewhere",), "two models are called 'scale'"),
+            (("scale=elsewhere",), "duplicate model name 'scale'"),
             (("a/b=elsewhere",), "it has neither / nor :"),
         ],
     )
@@ -1012,7 +1012,7 @@ class TestCommand:
                 assert main(["serve", str(made[0] / "scale"), *more]) == 2
 
     def test_help_says_what_it_is_for(self):
-        assert "production should run the real TensorFlow Serving" in self.run("--help").stdout
+        assert "In production use TensorFlow Serving itself" in self.run("--help").stdout
 
     @pytest.mark.parametrize(
         ("package", "words"),

@@ -211,7 +211,7 @@ class TestWhatTensorFlowItselfExports:
         for url in (process.url, process.grpc_url):
             with Client(url, model="plain") as client:
                 assert client.predict({"x": x, "r": [[1, 2], [], [3]]})["y"].tolist() == [4.5, 0, 5]
-                assert "goes as flattened" in client.explain({"x": x, "r": [[1, 2], [], [3]]})
+                assert "is sent as flattened" in client.explain({"x": x, "r": [[1, 2], [], [3]]})
 
     def test_sparse_outputs_come_back_whole(self, served):
         process, _, _ = served
@@ -224,7 +224,7 @@ class TestWhatTensorFlowItselfExports:
         process, _, _ = served
         with (
             Client(process.url, model="half") as client,
-            pytest.raises(tw.EncodeError, match="gRPC takes it"),
+            pytest.raises(tw.EncodeError, match="use gRPC"),
         ):
             client.predict(np.float16([1]))
         for url, protocol in ((process.grpc_url, None), (process.url, "kserve")):
@@ -310,7 +310,7 @@ class TestTheCommand:
         assert "[[5. 0.]]" in self.ask(
             process.url, "--model", "one", "--version", 1, nested, "--compression", "gzip"
         )
-        assert "goes as parts" in self.ask(f"{process.url}/v1/models/one", nested, "--explain")
+        assert "is sent as parts" in self.ask(f"{process.url}/v1/models/one", nested, "--explain")
 
     def test_files_in_and_out(self, served, tmp_path):
         process, recommender, _ = served
@@ -372,7 +372,9 @@ class TestTheCommand:
             == 400
         )
         fine = bad.replace("0.5", "1")
-        assert "takes this body" in self.ask(folder / "one", "--body", "-", "--check", text=fine)
+        assert "would accept this body" in self.ask(
+            folder / "one", "--body", "-", "--check", text=fine
+        )
         assert "[[0. 1.]]" in self.ask(
             f"{process.url}/v1/models/one:predict", "--body", "-", text=fine
         )
@@ -395,7 +397,7 @@ class TestTheCommand:
     def test_wrong_usage_and_bad_servers(self, served):
         process, _, _ = served
         assert "use one" in self.ask(process.url, "--model", "one", "x=1", "--body", "-", status=2)
-        assert "curl does not speak gRPC" in self.ask(
+        assert "curl does not support gRPC" in self.ask(
             f"{process.grpc_url}/one", "x=1", "--curl", status=2
         )
         ran = subprocess.run(

@@ -161,7 +161,7 @@ class TestOurClientOnTheirServer:
     def test_sparse_parts(self, theirs):
         with Client(theirs, model="sparse") as client:
             x = tw.Sparse([[0, 1], [1, 0], [1, 3]], np.float32([2, 3, 4]), (2, 4))
-            assert "goes as parts" in client.explain({"ids": x})
+            assert "is sent as parts" in client.explain({"ids": x})
             assert client.predict({"ids": x})["sums"].tolist() == [2, 7]
 
     def test_status_and_a_model_that_is_not_there(self, theirs):

@@ -442,7 +442,7 @@ class TestFiles:
     def test_the_first_tensors_and_how_many_more(self, files):
         folder, _ = files
         assert (
-            "... 4 more tensors: name them, or -n 0 for all"
+            "... 4 more; name tensors, or use -n 0 to show all"
             in run("show", folder / "all.npz").stdout
         )
 
@@ -479,11 +479,14 @@ class TestFiles:
     def test_pictures_if_asked_for(self, files):
         folder, _ = files
         found = run("show", folder / "all.safetensors", "matrix", "--heat", "--histogram")
-        assert "heat: from" in found.stdout and "█" in found.stdout and found.stdout.count("█") > 20
+        assert (
+            "heat map: from" in found.stdout
+            and "█" in found.stdout
+            and found.stdout.count("█") > 20
+        )
         assert "heat" not in run("show", folder / "all.safetensors", "matrix").stdout
         assert (
-            "lengths of rows:"
-            in run("show", folder / "all.safetensors", "rows", "--histogram").stdout
+            "row lengths:" in run("show", folder / "all.safetensors", "rows", "--histogram").stdout
         )
 
     def test_quantized_and_plain_arrays(self, files):
@@ -544,7 +547,7 @@ class TestLarge:
         assert (
             found.returncode == 0
             and "(of a sample of" in found.stdout
-            and "heat of rows that are spread evenly" in found.stdout
+            and "heat map of evenly spaced rows" in found.stdout
         )
 
     @pytest.mark.parametrize("text", ["7,3", "7,:5", ":,3", "5:9,3", "::1000,3"])
@@ -662,10 +665,10 @@ class TestRecords:
     def test_records_that_are_no_examples(self, files):
         folder, _ = files
         found = run("show", folder / "raw.tfrecord")
-        assert "no Example" in found.stdout and r"b'hello\xff'" in found.stdout
+        assert "not an Example" in found.stdout and r"b'hello\xff'" in found.stdout
         assert (
             "PNG 3 x 4" in found.stdout
-            and "it looks like safetensors" in found.stdout
+            and "detected format safetensors" in found.stdout
             and found.returncode == 0
         )
 

@@ -246,16 +246,16 @@ class TestSpecs:
     @pytest.mark.parametrize(
         ("given", "why"),
         [
-            ("float32", "no spec"),
-            (("dens", "float32", [None]), "no spec"),
+            ("float32", "invalid spec"),
+            (("dens", "float32", [None]), "invalid spec"),
             (("float31", [None]), "float31"),
-            (("float32", 3), "a shape is a list"),
-            (("float32", [None, -2]), "a dimension is"),
-            (("float32", [2.5]), "a dimension is"),
-            (("float32", "ab"), "a shape is a list"),
-            (("ragged", "float32", [None, 3]), "nothing in the shape"),
-            (("ragged", "float32", None), "nothing in the shape"),
-            (None, "no spec"),
+            (("float32", 3), "expected a shape"),
+            (("float32", [None, -2]), "expected a dimension"),
+            (("float32", [2.5]), "expected a dimension"),
+            (("float32", "ab"), "expected a shape"),
+            (("ragged", "float32", [None, 3]), "no ragged dimension"),
+            (("ragged", "float32", None), "no ragged dimension"),
+            (None, "invalid spec"),
         ],
     )
     def test_mistakes(self, given, why):

@@ -58,14 +58,14 @@ def test_forms_that_mean_one_tensor(data, expected):
 @pytest.mark.parametrize(
     ("data", "error", "why"),
     [
-        (proto(3, [3], packed(7, 1, 2)), tw.TruncatedError, "2 of 3 values"),
-        (proto(3, [3]), tw.TruncatedError, "no values"),
+        (proto(3, [3], packed(7, 1, 2)), tw.TruncatedError, "needs 3 values, not 2"),
+        (proto(3, [3]), tw.TruncatedError, "values, not 0"),
         (proto(3, [1], packed(7, 1, 2)), tw.DecodeError, "more values"),
         (proto(3, [0], packed(7, 1)), tw.DecodeError, "more values"),
         (proto(3, [1], packed(10, 1)), tw.DecodeError, "field 10"),
-        (proto(3, [1], packed(7, 1), block(4, bytes(4))), tw.DecodeError, "at once"),
-        (proto(3, [2], block(4, bytes(4))), tw.TruncatedError, "8 bytes of content"),
-        (proto(3, [1], block(4, bytes(8))), tw.DecodeError, "4 bytes of content"),
+        (proto(3, [1], packed(7, 1), block(4, bytes(4))), tw.DecodeError, "both tensor_content"),
+        (proto(3, [2], block(4, bytes(4))), tw.TruncatedError, "8 bytes of tensor_content"),
+        (proto(3, [1], block(4, bytes(8))), tw.DecodeError, "4 bytes of tensor_content"),
         (proto(6, [1], packed(7, 300)), tw.DecodeError, "does not fit"),
         (proto(6, [1], packed(7, -129)), tw.DecodeError, "does not fit"),
         (proto(3, [1], packed(7, 1 << 32)), tw.DecodeError, "does not fit"),
@@ -75,18 +75,18 @@ def test_forms_that_mean_one_tensor(data, expected):
         (proto(29, [1], block(4, b"\x10")), tw.DecodeError, "does not fit"),
         (proto(10, [1], packed(11, 2)), tw.DecodeError, "neither 0 nor 1"),
         (proto(10, [1], block(4, b"\x02")), tw.DecodeError, "neither 0 nor 1"),
-        (proto(8, [1], block(9, bytes(4))), tw.TruncatedError, "of 1 values"),
+        (proto(8, [1], block(9, bytes(4))), tw.TruncatedError, "needs 1 values, not 0"),
         (proto(8, [1], block(9, bytes(3))), tw.DecodeError, "packed run"),
         (proto(7, [2], block(8, b"a"), block(8, b"b"), block(8, b"c")), tw.DecodeError, "more values"),
-        (proto(7, [3], block(8, b"a"), block(8, b"b")), tw.TruncatedError, "2 of 3 strings"),
+        (proto(7, [3], block(8, b"a"), block(8, b"b")), tw.TruncatedError, "needs 3 strings, not 2"),
         (proto(7, [2], block(4, b"\x01\x05abb")), tw.TruncatedError, "past the end"),
         (proto(7, [2], block(4, b"\x01\x01abb")), tw.DecodeError, "more values"),
         (proto(7, [1 << 40], block(4, b"\x01")), tw.LimitError, "tensor"),
         (proto(7, [1 << 20], block(4, b"\x01")), tw.TruncatedError, "strings"),
         (proto(7, [1], packed(7, 1)), tw.DecodeError, "field 7"),
-        (proto(3, [1 << 40, 1 << 40], block(4, b"")), tw.DecodeError, "larger than any memory"),
-        (proto(3, [1 << 62, 1 << 62, 0]), tw.DecodeError, "larger than any memory"),
-        (proto(3, [1 << 61, 0]), tw.DecodeError, "larger than any memory"),
+        (proto(3, [1 << 40, 1 << 40], block(4, b"")), tw.DecodeError, "is too large"),
+        (proto(3, [1 << 62, 1 << 62, 0]), tw.DecodeError, "is too large"),
+        (proto(3, [1 << 61, 0]), tw.DecodeError, "is too large"),
         (proto(3, [-1], block(4, b"")), tw.DecodeError, "negative"),
         (proto(3, [1] * 255, packed(7, 1)), tw.DecodeError, "254"),
         (proto(3, [1] * 100, packed(7, 1)), tw.DecodeError, "NumPy"),
@@ -94,14 +94,14 @@ def test_forms_that_mean_one_tensor(data, expected):
         (proto(99, [], block(4, b"")), tw.DecodeError, "unsupported dtype"),
         (proto(21, [], block(4, b"\x01x")), tw.DecodeError, "past the end"),
         (proto(21, []), tw.DecodeError, "not a ragged"),
-        (proto(3, [1], packed(7, 1), block(99, b"")), tw.DecodeError, "does not have"),
+        (proto(3, [1], packed(7, 1), block(99, b"")), tw.DecodeError, "unknown field"),
         (proto(3, [1], packed(7, 1), field(3, 5, bytes(4))), tw.DecodeError, "wire type"),
         (field(1, 0, varint(3)) + block(2, field(3, 0, b"\x01")) + packed(7, 1), tw.DecodeError, "unknown rank"),
         (field(1, 0, varint(3)) + block(2, block(2, block(2, b"\xff"))) + packed(7, 1), tw.DecodeError, "UTF-8"),
-        (b"\x88\x80\x80\x80\x80\x00\x03" + shape_field([1]) + packed(7, 1), tw.DecodeError, "no protobuf tag"),
+        (b"\x88\x80\x80\x80\x80\x00\x03" + shape_field([1]) + packed(7, 1), tw.DecodeError, "invalid protobuf tag"),
         (proto(3, [1], b"\x3a\x81\x80\x80\x80\x80\x00\x01"), tw.DecodeError, "varint"),
         (b"", tw.DecodeError, "dtype 0"),
-        (b"\x00", tw.DecodeError, "no protobuf tag"),
+        (b"\x00", tw.DecodeError, "invalid protobuf tag"),
         (b"\x08" + b"\xff" * 11, tw.DecodeError, "varint"),
     ],
 )  # fmt: skip
@@ -114,7 +114,7 @@ def test_what_strict_reading_refuses(data, error, why):
 def test_two_joined_protos_are_refused():
     a, b = (tw.dumps(np.zeros(n, np.float32), "tensorproto") for n in (2, 3))
     for joined in (a + a, a + b, tw.dumps(["x", np.zeros(2)], "tensorproto") * 2):
-        with pytest.raises(tw.DecodeError, match="two messages joined"):
+        with pytest.raises(tw.DecodeError, match="two concatenated messages"):
             tw.loads(joined)
 
 

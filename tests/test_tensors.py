@@ -65,7 +65,7 @@ class TestStrings:
     def test_text(self):
         with pytest.raises(tw.EncodeError, match="not UTF-8"):
             tw.Strings.of([b"ok", b"\xff"]).astext()
-        with pytest.raises(tw.EncodeError, match="middle of a character"):
+        with pytest.raises(tw.EncodeError, match="starts inside a character"):
             tw.Strings("é".encode(), [0, 1, 2], text=True)
         with pytest.raises(tw.EncodeError, match="surrogate"):
             tw.Strings.of(["\ud800"])

@@ -66,13 +66,13 @@ def test_pictures_come_by_themselves_in_a_terminal(file):
     assert (
         "\x1b[38;2;68;1;84;48;2" in found.text
         and "▀" in found.text
-        and "heat: from 0 (violet) to 59 (yellow)" in plain(found.text)
+        and "heat map: from 0 (violet) to 59 (yellow)" in plain(found.text)
     )
     without = in_terminal("show", file, "x")
     assert (
         "▀" not in without.text
         and "██" in without.text
-        and "heat: from 0 (blank) to 59 (full)" in plain(without.text)
+        and "heat map: from 0 (blank) to 59 (full)" in plain(without.text)
     )
     assert (
         "███" in in_terminal("show", file, "v").text
@@ -157,7 +157,9 @@ def test_help_fits_the_terminal():
 
 def test_a_terminal_without_unicode_gets_ascii(file):
     found = in_terminal("show", file, "x", "s", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
-    assert found.returncode == 0 and found.text.isascii() and "heat: from 0" in plain(found.text)
+    assert (
+        found.returncode == 0 and found.text.isascii() and "heat map: from 0" in plain(found.text)
+    )
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ def tab(browser, server):
 
 def test_the_token_leaves_the_address(tab):
     assert "token" not in tab.page.url
-    assert "files to look into" in tab.text()
+    assert "files" in tab.text()
     tab.page.reload()
     tab.page.wait_for_selector(".leaf")
     assert tab.page.evaluate("document.cookie") == ""  # which scripts cannot read
@@ -195,7 +195,7 @@ def test_a_file_by_mouse(tab):
     tab.shot("file")
     tab.page.click(".leaf.tensor:has-text('attention')")
     tab.page.wait_for_selector("h1:text-is('attention')")
-    tab.wait("standard deviation")
+    tab.wait("std")
     tab.settled()
     tab.shot("heat-map")
     assert tab.painted("canvas.map") > 100
@@ -205,7 +205,7 @@ def test_a_file_by_mouse(tab):
 
 def test_statistics_and_histogram(tab):
     tab.tensor("predictions.safetensors", "holes")
-    tab.wait("standard deviation")
+    tab.wait("std")
     figures = dict(
         zip(
             tab.page.locator(".figures dt").all_inner_texts(),
@@ -215,11 +215,11 @@ def test_statistics_and_histogram(tab):
     )
     assert (
         figures["NaN"].startswith("40")
-        and figures["infinite"].startswith("2")
+        and figures["inf"].startswith("2")
         and figures["elements"] == "2,400"
     )
     assert "Histogram of 2,358 elements" in tab.page.get_attribute("canvas:not(.map)", "aria-label")
-    tab.page.check("text=logarithmic")
+    tab.page.check("text=log scale")
     tab.shot("nan-and-infinity")
 
 
@@ -267,7 +267,7 @@ def test_lines(tab):
     tab.tensor("predictions.safetensors", "layers/0/bias")
     tab.wait("elements 0 to 3,999", ".readout")
     assert tab.painted("canvas.map") > 2
-    tab.page.get_by_label("Closer").click()
+    tab.page.get_by_label("Zoom in").click()
     tab.wait("elements 1,000 to 2,999", ".readout")
     tab.shot("line")
 
@@ -283,9 +283,9 @@ def test_values(tab):
     )
     assert value.shape == (8, 5) and abs(value).max() > 2**53  # exact, past what JavaScript counts
     tab.tensor("predictions.safetensors", "attention", "/values")
-    tab.wait("row 0 to 19 of 192")
+    tab.wait("rows 0 to 19 of 192")
     tab.page.keyboard.press("ArrowRight")
-    tab.wait("row 20 to 39 of 192")
+    tab.wait("rows 20 to 39 of 192")
     tab.shot("values")
 
 
@@ -302,18 +302,18 @@ def test_images(tab):
 
 def test_strings_are_searched(tab):
     tab.tensor("predictions.safetensors", "words")
-    tab.wait("string 0 to 99 of 2,000")
+    tab.wait("strings 0 to 99 of 2,000")
     tab.page.keyboard.press("/")
     tab.page.keyboard.type("größe-12")
-    tab.wait("found")
+    tab.wait("match")
     assert all("Größe-12" in text for text in tab.page.locator(".string .text").all_inner_texts())
     tab.shot("search")
     tab.page.keyboard.press("Escape")
     tab.page.locator("#search").fill("")
-    tab.wait("string 0 to 99 of 2,000")
+    tab.wait("strings 0 to 99 of 2,000")
     tab.page.locator("main").focus()
     tab.page.keyboard.press("ArrowRight")
-    tab.wait("string 100 to 199 of 2,000")
+    tab.wait("strings 100 to 199 of 2,000")
     tab.tensor("predictions.safetensors", "photos")
     tab.page.wait_for_function(
         "() => [...document.querySelectorAll('img.found')].filter((one) => one.naturalWidth ==="
@@ -323,14 +323,14 @@ def test_strings_are_searched(tab):
 
 def test_sparse_and_ragged(tab):
     tab.tensor("predictions.safetensors", "clicks")
-    tab.wait("share of all places")
+    tab.wait("density")
     assert tab.painted("canvas[aria-label^='Sparsity pattern']") > 5
     tab.shot("sparse")
     tab.tensor("predictions.safetensors", "tokens")
-    tab.wait("row 0 to 19 of 500")
+    tab.wait("rows 0 to 19 of 500")
     tab.wait("mean length")
     tab.page.keyboard.press("ArrowRight")
-    tab.wait("row 20 to 39 of 500")
+    tab.wait("rows 20 to 39 of 500")
     tab.shot("ragged")
 
 
@@ -343,7 +343,7 @@ def test_odd_tensors(tab, name):
 
 def test_records(tab):
     tab.page.click(".leaf:has-text('train.tfrecord')")
-    tab.wait("record 0 to 9 of 300")
+    tab.wait("records 0 to 9 of 300")
     tab.page.wait_for_function(
         "() => document.querySelectorAll('img.found').length === 10 &&"
         " document.querySelector('img.found').naturalWidth === 48"
@@ -351,7 +351,7 @@ def test_records(tab):
     tab.shot("records")
     tab.page.locator("main").focus()
     tab.page.keyboard.press("ArrowRight")
-    tab.wait("record 10 to 19 of 300")
+    tab.wait("records 10 to 19 of 300")
     tab.page.get_by_label("Go to record").fill("257")
     tab.page.keyboard.press("Enter")
     tab.wait("Record 257")
@@ -361,7 +361,7 @@ def test_records(tab):
     assert "50 %" in tab.text("tr:has-text('tags')")
     tab.shot("schema")
     tab.page.click("text=Integrity")
-    tab.wait("whole", ".figures")
+    tab.wait("OK", ".figures")
     assert "NOT" not in tab.text(".figures")
 
 
@@ -369,7 +369,7 @@ def test_damage(tab):
     tab.show(f"#{tab.file('damaged.tfrecord')}")
     tab.wait("This file is damaged")
     tab.page.click(".tabs >> text=Integrity")
-    tab.wait("NOT whole")
+    tab.wait("DAMAGED")
     assert tab.page.locator(".strip i").count() == 3
     tab.shot("integrity")
 
@@ -385,7 +385,7 @@ def test_comparison(tab):
     held[0].continue_()
     tab.page.unroute_all()
     tab.page.click("button:text-is('Compare')")
-    tab.wait("not the same")
+    tab.wait("unequal")
     assert "240" in tab.text(".figures")
     tab.settled()
     assert tab.painted("canvas.map") > 50  # it begins where the difference is
@@ -393,7 +393,7 @@ def test_comparison(tab):
     tab.tensor(
         "predictions.safetensors", "attention", f"/compare/{tab.file('predictions-2.npz')}/1"
     )
-    tab.wait("The same to the bit")
+    tab.wait("Bit-exact")
 
 
 @pytest.mark.tensorflow
@@ -414,16 +414,16 @@ def test_a_request_is_built(browser, tf, tmp_path):
         tab.show(f"#{tab.file('1')}")
         tab.wait("serving_default")
         tab.page.get_by_label("profile").fill("[[1, 2, 3, 4]]")
-        tab.page.click("text=Build the request")
-        tab.wait("TensorFlow Serving takes this body")
+        tab.page.click("text=Build request")
+        tab.wait("TensorFlow Serving would accept this body")
         assert '"profile":[[1.0,2.0,3.0,4.0]]' in tab.text()
         assert "curl -sS -X POST" in tab.text() and "/v1/models/ranker:predict" in tab.text()
         tab.shot("model")
         tab.page.get_by_label("profile").fill("[[1, 2")
-        tab.page.click("text=Build the request")
-        tab.wait("is no JSON")
+        tab.page.click("text=Build request")
+        tab.wait("is not valid JSON")
         tab.page.get_by_label("profile").fill("[[1, 2]]")
-        tab.page.click("text=Build the request")
+        tab.page.click("text=Build request")
         tab.page.wait_for_selector(".fault")
         tab.show(f"#{tab.file('variables')}")
         tab.wait("checkpoint")
@@ -443,7 +443,7 @@ def test_hostile_names_are_shown_and_not_run(tab):
         and tab.page.locator("main script, main img, main svg").count() == 0
     )
     tab.show("#" + "<img src=x onerror=window.hacked=1>")
-    tab.wait("files to look into")
+    tab.wait("files")
 
 
 def test_hostile_files_are_said(tab):
@@ -471,7 +471,7 @@ def test_ten_gigabytes(browser, tmp_path):
     path = view_files.big(tmp_path)
     with running(path) as server:
         tab = Tab(browser, server)
-        tab.wait("50000 × 50000")
+        tab.wait("[50000, 50000]")
         seconds = tab.page.evaluate(
             """hash => new Promise((done) => { const start = performance.now(); location.hash = hash;
             const look = () => ([...document.querySelectorAll(".readout")].some((one) => one.innerText.includes("of 50,000"))
@@ -488,7 +488,7 @@ def test_ten_gigabytes(browser, tmp_path):
                 "before => document.querySelector('.readout').innerText !== before", arg=before
             )
             assert time.monotonic() - start < 1
-        tab.wait("Of a sample of 4,194,304 elements.")
+        tab.wait("From a sample of 4,194,304 elements.")
         tab.shot("ten-gigabytes")
         tab.close()
 
@@ -527,7 +527,7 @@ def test_light_and_dark(browser, server):
     tab = Tab(browser, server, color_scheme="dark")
     assert tab.page.evaluate("document.documentElement.dataset.theme") == "dark"
     tab.tensor("predictions.safetensors", "layers/0/kernel")
-    tab.wait("standard deviation")
+    tab.wait("std")
     tab.shot("dark")
     tab.page.locator("main").focus()
     tab.page.keyboard.press("t")
@@ -590,7 +590,7 @@ def write_docs(folder):
             small = {"viewport": {"width": 1280, "height": 820}, "device_scale_factor": 0.75}
             tab = Tab(browser, server, **small)
             tab.tensor("predictions.safetensors", "attention")
-            tab.wait("standard deviation")
+            tab.wait("std")
             tab.shot("view-tensor", folder)
             tab.show(f"#{tab.file('train.tfrecord')}")
             tab.wait("Record 0")
@@ -602,7 +602,7 @@ def write_docs(folder):
                 "layers/0/kernel",
                 f"/compare/{tab.file('predictions-2.npz')}/0",
             )
-            tab.wait("not the same")
+            tab.wait("unequal")
             tab.shot("view-compare", folder)
             tab.close()
             tab = Tab(
@@ -613,7 +613,7 @@ def write_docs(folder):
                 has_touch=True,
             )
             tab.tensor("predictions.safetensors", "clicks")
-            tab.wait("share of all places")
+            tab.wait("density")
             tab.shot("view-phone", folder)
             tab.close()
 

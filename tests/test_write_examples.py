@@ -138,7 +138,7 @@ class TestNumbers:
     @pytest.mark.parametrize("name", MANY_NANS)
     def test_nans_that_float32_cannot_tell_apart(self, path, name):
         array = samples.numbers(dtypes.named(name), (60,))
-        with pytest.raises(tw.EncodeError, match="a NaN whose bits"):
+        with pytest.raises(tw.EncodeError, match="a NaN with a payload"):
             tw.write_examples(path, {"x": array})
         assert tw.equal(batch(path, {"x": array}, tensors=["x"])["x"], array)
 
@@ -226,7 +226,7 @@ class TestNumbers:
     @pytest.mark.parametrize("dtype", ["M8[s]", "m8[s]", "V3", [("a", "i4")], np.longdouble])
     def test_dtypes_of_no_format(self, path, dtype):
         for data in ({"x": np.zeros(2, dtype)}, [{"x": np.zeros(2, dtype)}]):
-            with pytest.raises(tw.EncodeError, match="no format holds"):
+            with pytest.raises(tw.EncodeError, match="unsupported NumPy dtype"):
                 tw.write_examples(path, data)
 
     def test_masked_arrays_do_not_lose_their_mask(self, path):
@@ -538,7 +538,7 @@ class TestLots:
 
     def test_kinds_that_differ(self, path):
         for last, words in (
-            ("a", "a row of kind bytes, and those before are int64"),
+            ("a", "the row is bytes, but earlier rows are int64"),
             (0.5, "float\\(x\\)"),
             ([[1]], "shape \\(1, 1\\)"),
         ):
@@ -546,7 +546,7 @@ class TestLots:
                 tw.write_examples(path, [{"x": 1}] * 1500 + [{"x": last}])
             assert (caught.value.record, caught.value.tensor) == (1500, "x")
         with pytest.raises(
-            tw.EncodeError, match="a row of kind bytes among rows of kind int64"
+            tw.EncodeError, match="the row is bytes, but other rows are int64"
         ) as caught:
             tw.write_examples(path, [{"x": 1}, {"x": "a"}])
         assert caught.value.record == 1
@@ -563,9 +563,11 @@ class TestLots:
         assert batch(path, map(tw.Bundle, [{"x": np.arange(3)}, {"x": np.arange(2)}]))[
             "x"
         ].tolist() == [0, 1, 2, 0, 1]
-        with pytest.raises(tw.EncodeError, match="mixed"):
+        with pytest.raises(tw.EncodeError, match="mixes rows and batches"):
             tw.write_examples(path, [{"x": 1}, tw.Bundle({"x": np.arange(2)})])
-        with pytest.raises(tw.EncodeError, match="2 rows, and column 'x' has 3") as caught:
+        with pytest.raises(
+            tw.EncodeError, match="the column has 2 rows, but column 'x' has 3"
+        ) as caught:
             tw.write_examples(path, {"x": np.arange(3), "y": np.arange(2)})
         assert caught.value.tensor == "y"
 
@@ -630,7 +632,7 @@ class TestRowsThatAreAlike:
         ):
             monkeypatch.undo()
             quick = outcome(path, data)
-            monkeypatch.setattr(rows, "_alike", lambda *_: None)
+            monkeypatch.setattr(rows, "_uniform", lambda *_: None)
             assert outcome(path, data) == quick
 
 
@@ -678,7 +680,7 @@ class TestFiles:
     def test_shards_of_two_writings(self, path, tmp_path):
         tw.write_examples(path, {"x": np.arange(4)}, shards=2)
         tw.write_examples(path, {"x": np.arange(4)}, shards=4)
-        with pytest.raises(tw.EncodeError, match="shards of 00002 and of 00004"):
+        with pytest.raises(tw.EncodeError, match="shards of 00002 and shards of 00004"):
             tw.read_examples(tmp_path / "a-*")
         with pytest.warns(UserWarning, match="schema.json"):  # it is of the other shards
             assert next(iter(tw.read_examples(tmp_path / "a-*-of-00002.tfrecord"))).size == 4
@@ -709,7 +711,7 @@ class TestFiles:
         # the schema has grown with the file
         assert found["x"].tolist() == [0, 1, 0, 1] and found["s"].tolist() == ["", "", "é", "b"]
         assert written(path).records == 4
-        with pytest.raises(tw.EncodeError, match="a row of kind bytes, and those before are int64"):
+        with pytest.raises(tw.EncodeError, match="the row is bytes, but earlier rows are int64"):
             tw.write_examples(path, {"x": ["a"]}, mode="a")
         with pytest.raises(tw.EncodeError):
             tw.write_examples(path, {"x": tw.Strings.of(["a"])}, mode="a")
@@ -747,16 +749,16 @@ class TestMistakes:
             (None, "columns.*rows.*batches, not NoneType"),
             ("abc", "not str"),
             (np.zeros((3, 4)), "not ndarray"),
-            ([1, 2], "a row is a dict of features, not int"),
+            ([1, 2], "a row must be a dict of features, not int"),
             ([{"x": 1}, None], "not NoneType"),
-            ({"x": 3}, "one int; to write one record"),
-            ({"x": "abc"}, "one str; to write one record"),
-            ({"x": None}, "this is None"),
-            ({"x": np.array(3)}, "scalar; to write one record"),
-            ({"x": {"a": 1}}, "dict is no column"),
+            ({"x": 3}, "a single int .*; to write one record"),
+            ({"x": "abc"}, "a single str .*; to write one record"),
+            ({"x": None}, "not None"),
+            ({"x": np.array(3)}, "a scalar .*; to write one record"),
+            ({"x": {"a": 1}}, "a column cannot be a dict"),
             ({"x": range(3)}, r"pass list\(x\)"),
             ({"x": (i for i in range(3))}, r"pass list\(x\)"),
-            ([{"x": {"a": 1}}], "do not nest.*image/height"),
+            ([{"x": {"a": 1}}], "are not nested.*image/height"),
             ([{"x": {1, 2}}], r"pass list\(x\)"),
             ([{"x": object()}], "neither a tensor"),
             ([{"x": bytearray(b"a")}], r"bytes\(x\)"),
@@ -764,8 +766,8 @@ class TestMistakes:
             ([{"x": [1, "a"]}], "numbers and strings"),
             ([{"x": [1, None]}], "None is no number"),
             ([{"x": [[1], [2, 3]]}], "Ragged"),
-            ([{1: 2}], "names of features are str, not int"),
-            ({1: [2]}, "names of features are str, not int"),
+            ([{1: 2}], "a feature name must be str, not int"),
+            ({1: [2]}, "a feature name must be str, not int"),
         ],
     )  # fmt: skip
     def test_data(self, path, data, words):
@@ -776,19 +778,19 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("options", "words"),
         [
-            ({"tensors": ["y"]}, "tensors names 'y'.*known: x"),
-            ({"base64": ["y"]}, "base64 names 'y'"),
-            ({"quantize": {"y": "int8"}}, "quantize names 'y'"),
+            ({"tensors": ["y"]}, "no column 'y', named by tensors=; known: x"),
+            ({"base64": ["y"]}, "no column 'y', named by base64="),
+            ({"quantize": {"y": "int8"}}, "no column 'y', named by quantize="),
             ({"tensors": "x"}, r"tensors=\['x'\]"),
             ({"base64": "x"}, r"base64=\['x'\]"),
             ({"quantize": "int8"}, "quantize={'x': 'int8'}"),
             ({"quantize": ["x"]}, "quantize={'x': 'int8'}"),
-            ({"base64": ["x"]}, "base64 is for strings, not int64"),
+            ({"base64": ["x"]}, "base64 needs a column of strings, not int64"),
             ({"tensors": ["x"], "base64": ["x"]}, "only one of"),
-            ({"mode": "r"}, "mode is one of"),
-            ({"shards": 0}, "at least one shard"),
+            ({"mode": "r"}, "mode must be one of"),
+            ({"shards": 0}, "shards must be at least 1"),
             ({"compression": "bzip2"}, "unknown compression"),
-            ({"batched": True}, "a batch is a dict of columns, not list"),
+            ({"batched": True}, "a batch must be a dict of columns, not list"),
         ],
     )
     def test_options(self, path, options, words):
@@ -857,34 +859,34 @@ class TestSchemaGiven:
     @pytest.mark.parametrize(
         ("feature", "values", "words"),
         [
-            (tw.Feature("int64"), [1, 0.5], "a row of kind float, and the schema says int64"),
-            (tw.Feature("int64"), ["a"], "a row of kind bytes, and the schema says int64"),
-            (tw.Feature("int64"), F32([1]), "schema says"),
+            (tw.Feature("int64"), [1, 0.5], "the row is float, but the schema declares int64"),
+            (tw.Feature("int64"), ["a"], "the row is bytes, but the schema declares int64"),
+            (tw.Feature("int64"), F32([1]), "schema declares"),
             (tw.Feature("int64", dtype="bool"), [1, 7], "7 does not fit bool"),
             (tw.Feature("int64", (2,), "int8"), np.array([[1, 2], [3, 300]]), "300 does not fit int8"),
             (tw.Feature("float", dtype="bfloat16"), F32([1, 1.1]), "does not fit bfloat16"),
             (tw.Feature("bytes", text=True), [b"a", b"\xff"], "not UTF-8"),
             (tw.Feature("bytes", text=True, encoding="base64"), [b"a", b"\xff"], "not UTF-8"),
-            (tw.Feature("int64", (2, 2)), [[[1, 2], [3, 4]], [[1, 2]]], "a row of shape"),
-            (tw.Feature("int64", (2,)), [[1, 2], [1]], "schema says"),
-            (tw.Feature("bytes", (2,), "int32", encoding="tensor"), [[1, 2]], "schema says"),
-            (tw.Feature("bytes", (2,), "int64", encoding="raw"), [[1, 2], [1, 2, 3]], "schema says"),
-            (tw.Feature("bytes", (2,), "float32", encoding="quantized"), F32([[1, 2]]), "by which scheme"),
-            (tw.Feature("int64", required=True), [1, None], "schema says that all do"),
+            (tw.Feature("int64", (2, 2)), [[[1, 2], [3, 4]], [[1, 2]]], "the row has shape"),
+            (tw.Feature("int64", (2,)), [[1, 2], [1]], "schema declares"),
+            (tw.Feature("bytes", (2,), "int32", encoding="tensor"), [[1, 2]], "schema declares"),
+            (tw.Feature("bytes", (2,), "int64", encoding="raw"), [[1, 2], [1, 2, 3]], "schema declares"),
+            (tw.Feature("bytes", (2,), "float32", encoding="quantized"), F32([[1, 2]]), "without a scheme"),
+            (tw.Feature("int64", required=True), [1, None], "which the schema requires"),
         ],
     )  # fmt: skip
     def test_refusals(self, path, feature, values, words):
         with pytest.raises((tw.SchemaError, tw.EncodeError), match=words) as caught:
             tw.write_examples(path, {"x": values}, schema={"x": feature})
         assert caught.value.tensor == "x"
-        if "fit" in words or "UTF" in words or "all do" in words or "a row of kind float" in words:
+        if "fit" in words or "UTF" in words or "requires" in words or "the row is float" in words:
             assert caught.value.record == 1
         assert not os.path.exists(path)
 
     def test_other_columns(self, path):
-        with pytest.raises(tw.SchemaError, match="no such feature; known: x"):
+        with pytest.raises(tw.SchemaError, match=r"no feature '.*'; known: x"):
             tw.write_examples(path, {"y": [1]}, schema={"x": tw.Feature("int64")})
-        with pytest.raises(tw.SchemaError, match="all do"):
+        with pytest.raises(tw.SchemaError, match="schema requires"):
             tw.write_examples(path, [{}], schema={"x": tw.Feature("int64", required=True)})
         assert tw.write_examples(path, [{}], schema={"x": tw.Feature("int64")}) == 1 and list(
             written(path)
@@ -907,9 +909,9 @@ class TestSchemaGiven:
             (("float", 3), r"such as \(3,\)"),
             (("float", (-1,)), "negative"),
             (("float", (None, 2)), "fixed or"),
-            (("bytes", (), "int8"), "encoding='raw' or 'tensor'"),
-            (("bytes", (), "", False, None, "raw"), "dtype says which"),
-            (("int64", (), "", False, None, "raw"), "only bytes"),
+            (("bytes", (), "int8"), "encoding='raw' or encoding='tensor'"),
+            (("bytes", (), "", False, None, "raw"), "pass their dtype="),
+            (("int64", (), "", False, None, "raw"), "needs kind 'bytes'"),
             (("int64", (), "", False, 2.5), "default"),
             (("int64", (), "", False, "a"), "default"),
             (("int64", (2,), "", False, [1, 2, 3]), "default"),

@@ -282,7 +282,7 @@ def test_frames_to_skip(name):
     for size in range(1, len(skip)):
         caught(name, frame + skip[:size], tw.TruncatedError)
         caught(name, skip[:size], tw.TruncatedError)
-    caught(name, skip + b"x", words="behind the last")
+    caught(name, skip + b"x", words="after the last")
     assert (
         frames.skipped(0) == b"" and len(frames.skipped(3)) == 8 and len(frames.skipped(100)) == 100
     )
@@ -312,7 +312,7 @@ def test_dictionaries():
     samples = [mixed(2000, i) for i in range(50)]
     dictionary = LIBRARY.train_dict(samples, 4000)
     theirs = LIBRARY.compress(samples[0], zstd_dict=dictionary)
-    caught("zstd", theirs, words=f"dictionary number {dictionary.dict_id}")
+    caught("zstd", theirs, words=f"dictionary {dictionary.dict_id}")
     frame = bytearray(packed("lz4", b"hello"))
     frame[4] |= 1
     caught("lz4", bytes(frame), words="dictionary")
@@ -322,7 +322,7 @@ def test_dictionaries():
 
 def test_flags_that_do_not_exist():
     frame = packed("zstd", b"hello")
-    caught("zstd", frame[:4] + bytes([frame[4] | 8]) + frame[5:], words="do not exist")
+    caught("zstd", frame[:4] + bytes([frame[4] | 8]) + frame[5:], words="invalid flags")
     frame = packed("lz4", b"hello")
     for at, byte in (
         (4, frame[4] ^ 0x40),
@@ -331,12 +331,12 @@ def test_flags_that_do_not_exist():
         (5, 0x30),
         (5, frame[5] | 1),
     ):
-        caught("lz4", frame[:at] + bytes([byte]) + frame[at + 1 :], words="do not exist")
+        caught("lz4", frame[:at] + bytes([byte]) + frame[at + 1 :], words="invalid flags")
     caught("lz4", b"\x02\x21\x4c\x18" + bytes(20), words="legacy")
     for name in BOTH:
-        caught(name, b"hello, this is something else", words=f"this is not {name}")
-        caught(name, packed(name, b"a") + b"hello", words="something else behind the last")
-        caught(name, packed(name, b"a") + b"\0", words="something else behind the last")
+        caught(name, b"hello, this is something else", words=f"not an? {name} frame")
+        caught(name, packed(name, b"a") + b"hello", words="unexpected bytes after the last")
+        caught(name, packed(name, b"a") + b"\0", words="unexpected bytes after the last")
         caught(name, b"", tw.TruncatedError)
     caught("zstd", packed("lz4", b"a"))
     caught("lz4", packed("zstd", b"a"))

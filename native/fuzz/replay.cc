@@ -3,7 +3,9 @@
 //     TARGET [--mutate N SEED] FILE|DIRECTORY...
 // With --mutate it goes on with N mutations of those inputs. The same seed gives the same inputs on
 // every machine. What fails is left in TARGET.crash and printed as hex.
+#if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
+#endif
 #include <signal.h>
 #include <unistd.h>
 
@@ -39,6 +41,12 @@ void keep_input() {
   std::fprintf(stderr, "\ninput of %zu bytes, kept in %s: ", current_size, crash_path.c_str());
   for (size_t i = 0; i < current_size && i < 512; i++) std::fprintf(stderr, "%02x", current[i]);
   std::fprintf(stderr, "\n");
+}
+
+// Where there is no sanitizer (an emulated machine), a failed CHECK ends here.
+[[maybe_unused]] void aborted(int) {
+  keep_input();
+  _exit(1);
 }
 
 void too_slow(int) {
@@ -191,7 +199,11 @@ int main(int argc, char** argv) {
   std::sort(files.begin(),
             files.end());  // directories are listed in any order, and mutations depend on it
   crash_path = std::string(argv[0]) + ".crash";
+#if defined(__SANITIZE_ADDRESS__)
   __sanitizer_set_death_callback(keep_input);
+#else
+  signal(SIGABRT, aborted);
+#endif
   signal(SIGALRM, too_slow);
 
   std::vector<Bytes> corpus;

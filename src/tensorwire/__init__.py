@@ -1,5 +1,7 @@
-"""tensorwire: any tensor, of any framework, to any wire, and back; bit-exact, fast, safe, and
-without TensorFlow installed.
+"""tensorwire: tensor serialization for NumPy, TensorFlow, PyTorch and JAX, without TensorFlow.
+
+Dense, sparse, ragged and string tensors, and nested dicts and lists of them, are converted
+bit-exactly between frameworks, bytes, files, TFRecord datasets and model servers.
 
     import tensorwire as tw
 
@@ -9,22 +11,30 @@ without TensorFlow installed.
 
 By task:
 
-    dumps loads buffers           any value as bytes, and back
-    save load open                files; `open` reads only what is asked for
-    write read                    one value after the other on sockets, pipes and file objects
-    inspect verify diff           what is in a file; is it whole; what differs between two files
-    convert                       tensor files and datasets into other formats
-    write_examples read_examples  TFRecord files as columns; infer_schema, RecordReader,
-                                  RecordWriter, repair
-    tensor to equal               any framework's tensors to NumPy's and back; equality to the bit
-    quantize dequantize           floats in fewer bits
-    profile formats               which format is best for a value; which formats there are
-    io                            tf.io's names, without TensorFlow
-    serving                       clients and servers of models: REST, gRPC, KServe
-    tensorwire.torch, .ray        datasets for PyTorch and Ray
-    tensorwire.checkpoint         TensorFlow's checkpoints
+    dumps, loads, buffers      serialize any value to bytes, and deserialize it
+    save, load, open           files: safetensors, npz, Arrow, Parquet, ...; `open` is lazy
+    write, read                stream values over sockets, pipes and file objects
+    inspect, verify, diff      list the contents of a file, check its integrity, compare two files
+    convert                    convert tensor files, checkpoints and datasets between formats
+    write_examples,            write and read TFRecord files of tf.train.Example as columns
+      read_examples
+    write_sequence_examples,   the same for tf.train.SequenceExample
+      read_sequence_examples
+    RecordReader,              read and write the records of TFRecord files, with random access
+      RecordWriter
+    infer_schema, repair       infer the schema of TFRecord files, recover damaged ones
+    tensor, to, equal          convert tensors between frameworks, compare them bit for bit
+    quantize, dequantize       quantize floats to int8, float8, bfloat16, ...; quantization_error
+    profile, formats           find the best format and compression for a value, list the formats
+    Limits                     limits for untrusted input
+    tensorwire.io              the functions of tf.io, without TensorFlow
+    tensorwire.serving         clients and servers for REST, gRPC and KServe
+    tensorwire.datasets        split, sample, merge and shuffle datasets of many files
+    tensorwire.torch, .ray     datasets for PyTorch and Ray
+    tensorwire.checkpoint      TensorFlow checkpoints
+    tensorwire.testing         conformance checks for your own codecs and engines
 
-docs/design.md says how the package is built.
+Every error is a subclass of `TensorwireError`. docs/design.md describes the architecture.
 """
 
 from __future__ import annotations
@@ -108,7 +118,8 @@ _HOME = {
 }
 _WHERE = {name: module for module, names in _HOME.items() for name in names.split()}
 
-# `io` and `open` are public too; `from tensorwire import *` leaves Python's own alone.
+# `io` and `open` are public too, but not listed here, so that `from tensorwire import *` does not
+# replace the module and the function of Python.
 __all__ = [
     "Bundle",
     "ChecksumError",
@@ -165,12 +176,14 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    # Public names are imported on first use, so that `import tensorwire` stays fast.
     if name in ("io", "serving"):
         return importlib.import_module(f"{__name__}.{name}")
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
-    globals()[name] = value  # the next look-up finds it without us
+    # The next lookup finds the name without calling this function.
+    globals()[name] = value
     return value
 
 
@@ -179,7 +192,8 @@ def __dir__() -> list[str]:
 
 
 def _html(value: Any) -> str:
-    return importlib.import_module(f"{__name__}.explore.html").html(value)  # type: ignore[no-any-return]
+    explore: Any = importlib.import_module(f"{__name__}.explore.html")
+    return str(explore.html(value))
 
 
 _display.register(_html)

@@ -1,24 +1,24 @@
-"""Every error that tensorwire raises on purpose.
+"""The exceptions that tensorwire raises.
 
     TensorwireError
-      EncodeError(ValueError)             your value cannot be written in that format
-      DecodeError(ValueError)             those bytes are not valid
-        TruncatedError                    they end too early
-        ChecksumError                     they were changed on the way
-        LimitError                        they ask for more than `Limits` allows
-      SchemaError(ValueError)             valid bytes, not the tensors you asked for
+      EncodeError(ValueError)             the value cannot be written in that format
+      DecodeError(ValueError)             the bytes are not valid
+        TruncatedError                    the bytes end too early
+        ChecksumError                     the bytes do not match their checksum
+        LimitError                        the bytes ask for more than `Limits` allows
+      SchemaError(ValueError)             the bytes are valid, but hold other tensors than requested
       UnknownFormatError(LookupError)     lists the known names and the nearest one
-      UsageError(ValueError, TypeError)   a wrong argument: swapped, of another type, misspelt
-      MissingDependencyError(ImportError) contains the pip line
+      UsageError(ValueError, TypeError)   a wrong argument: swapped, of the wrong type, misspelt
+      MissingDependencyError(ImportError) contains the pip command
       ServingError
-        TransportError                    the server could not be reached, or broke off
-          DeadlineError(TimeoutError)     it took longer than the deadline allows
-        ModelError(status, message)       the server answered, and the answer is an error
+        TransportError                    the server could not be reached, or closed the connection
+          DeadlineError(TimeoutError)     the server did not answer before the deadline
+        ModelError(status, message)       the server answered with an error
 
-Facts are attributes (`format`, `offset`, `tensor`, `record`, `path`), `None` where unknown, and so
-is `hint`: what to do, in the words of the call that failed. An outer layer that knows more adds it
-to the same exception with `add`, or replaces the hint by one for its own arguments, and the message
-shows it. Every error pickles.
+Facts are attributes (`format`, `offset`, `tensor`, `record`, `path`) and are `None` if unknown.
+`hint` says what to do, in terms of the arguments of the call that failed. An outer layer adds the
+facts that it knows to the same exception with `add`, and may replace the hint by one for its own
+arguments. `str(error)` shows the message, the facts and the hint. Every error can be pickled.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ FACTS = ("path", "record", "tensor", "format", "offset")
 
 
 class TensorwireError(Exception):
-    """The root of the tree: `except tw.TensorwireError` catches all that tensorwire raises on
-    purpose.
+    """Base class of all exceptions that tensorwire raises on purpose.
 
-    >>> error = DecodeError("a field runs past the end", format="tensorproto", offset=17)
+    The facts (`path`, `record`, `tensor`, `format`, `offset`) are attributes, None if unknown.
+
+    >>> import tensorwire as tw
+    >>> error = tw.DecodeError("a field runs past the end", format="tensorproto", offset=17)
     >>> str(error.add(path="a.pb"))
     'a field runs past the end (path a.pb, format tensorproto, byte 17)'
     """
@@ -44,7 +46,7 @@ class TensorwireError(Exception):
     format: str | None
     offset: int | None
     hint: str | None
-    """What to do about it."""
+    """What the caller can do, in terms of the arguments of the call that failed."""
 
     def __init__(
         self,
@@ -69,7 +71,7 @@ class TensorwireError(Exception):
 
     @property
     def message(self) -> str:
-        """What was wrong, without the facts and the hint."""
+        """The message without the facts and the hint."""
         return str(self.args[0])
 
     def add(
@@ -82,8 +84,10 @@ class TensorwireError(Exception):
         offset: int | None = None,
         base: int = 0,
     ) -> Self:
-        """Fills in facts that are still unknown; `base` moves a known offset of an inner buffer
-        into the outer one.
+        """Fill in facts that are still None, and return the same exception.
+
+        `base` is where an inner buffer begins in the outer one. It is added to an offset that is
+        already set.
         """
         self.path = self.path if self.path is not None else path
         self.record = self.record if self.record is not None else record
@@ -93,51 +97,93 @@ class TensorwireError(Exception):
         return self
 
     def __str__(self) -> str:
-        known = [
+        facts = [
             ("byte" if name == "offset" else name, getattr(self, name))
             for name in FACTS
             if getattr(self, name) is not None
         ]
-        facts = f" ({', '.join(f'{name} {fact}' for name, fact in known)})" if known else ""
-        return self.message + facts + (f"; {self.hint}" if self.hint else "")
+        shown = f" ({', '.join(f'{name} {fact}' for name, fact in facts)})" if facts else ""
+        return self.message + shown + (f"; {self.hint}" if self.hint else "")
 
 
 class EncodeError(TensorwireError, ValueError):
-    """Your value cannot be written in that format."""
+    """The value cannot be written in the requested format.
+
+    >>> import tensorwire as tw
+    >>> tw.dumps(object())
+    Traceback (most recent call last):
+    tensorwire._errors.EncodeError: ...
+    """
 
 
 class DecodeError(TensorwireError, ValueError):
-    """Those bytes are not valid."""
+    """The bytes are not valid in their format. `offset` is the byte that is wrong, if known.
+
+    >>> import tensorwire as tw
+    >>> tw.loads(b"[1, 2", "json")
+    Traceback (most recent call last):
+    tensorwire._errors.TruncatedError: ...
+    """
 
 
 class TruncatedError(DecodeError):
-    """The bytes end too early."""
+    """The bytes end too early.
+
+    >>> import tensorwire as tw
+    >>> tw.loads(tw.dumps([1.5, 2.5], "tensorproto")[:-1])
+    Traceback (most recent call last):
+    tensorwire._errors.TruncatedError: ...
+    """
 
 
 class ChecksumError(DecodeError):
-    """The bytes were changed on the way."""
+    """The bytes do not match their checksum: they were changed after they were written.
+
+    >>> import tensorwire as tw
+    >>> blob = bytearray(tw.dumps([1.5, 2.5], "safetensors", compression="gzip"))
+    >>> blob[-8] ^= 1
+    >>> tw.loads(blob)
+    Traceback (most recent call last):
+    tensorwire._errors.ChecksumError: ...
+    """
 
 
 class LimitError(DecodeError):
-    """The bytes ask for more than `Limits` allows."""
+    """The bytes ask for more memory, names or depth than `Limits` allows.
+
+    >>> import tensorwire as tw
+    >>> tw.loads(tw.dumps([[[0]]], "json"), limits=tw.Limits(json_depth=2))
+    Traceback (most recent call last):
+    tensorwire._errors.LimitError: ...
+    """
 
 
 class SchemaError(TensorwireError, ValueError):
-    """Valid bytes, but not the tensors you asked for."""
+    """The bytes are valid, but do not hold the tensors that were requested."""
 
 
 class UnknownFormatError(TensorwireError, LookupError):
-    """No format of that name, or none that fits the bytes."""
+    """No format has that name, or no format fits the bytes.
+
+    >>> import tensorwire as tw
+    >>> tw.dumps([1], "safetensor")
+    Traceback (most recent call last):
+    tensorwire._errors.UnknownFormatError: ... did you mean 'safetensors'?
+    """
 
 
 class UsageError(TensorwireError, ValueError, TypeError):
-    """A wrong argument: swapped with another, of another type, misspelt, or impossible beside
-    another.
+    """An argument is swapped with another, of the wrong type, misspelt, or excluded by another.
+
+    >>> import tensorwire as tw
+    >>> tw.loads("weights.npy")
+    Traceback (most recent call last):
+    tensorwire._errors.UsageError: ...; a file is read by tw.load(path)
     """
 
 
 class MissingDependencyError(TensorwireError, ImportError):
-    """An optional package is not installed; the message has the pip line."""
+    """An optional package is not installed. The message contains the pip command."""
 
 
 class ServingError(TensorwireError):
@@ -145,17 +191,20 @@ class ServingError(TensorwireError):
 
 
 class TransportError(ServingError):
-    """The server could not be reached, or broke off."""
+    """The server could not be reached, or closed the connection before the answer was complete."""
 
 
 class DeadlineError(TransportError, TimeoutError):
-    """No answer within the deadline."""
+    """The server did not answer before the deadline."""
 
 
 class ModelError(ServingError):
     """The server answered with an error.
 
-    >>> ModelError(404, "Servable not found").status
+    `status` is the HTTP or gRPC status code.
+
+    >>> import tensorwire as tw
+    >>> tw.ModelError(404, "Servable not found").status
     404
     """
 
@@ -170,13 +219,13 @@ class ModelError(ServingError):
 
 
 def choices(name: object, known: Iterable[str]) -> str:
-    """The end of a message about a name that is not known: the known ones, as far as they fit, and
-    the nearest.
+    """Return the end of a message about an unknown name: the known names and the nearest one.
 
     >>> choices("tensorprot", ["raw", "tensorproto"])
     "; known: raw, tensorproto; did you mean 'tensorproto'?"
     """
-    import difflib  # only a program that has gone wrong needs it
+    # Imported here because only an error path needs it, and imports cost start-up time.
+    import difflib
 
     names = list(known)
     near = difflib.get_close_matches(str(name), names, 1)

@@ -1,7 +1,7 @@
-"""Packages that tensorwire can use and does not need.
+"""Optional packages: frameworks, imports on demand, and lazily loaded names.
 
-A framework is recognised by the types that a value already has, so a program that never imported
-TensorFlow never pays for it.
+A framework is recognised by the type of a value, so a program that does not import TensorFlow never
+loads it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ FRAMEWORKS = {
     "pandas": "pandas",
     "numpy": "numpy",
 }
-"""Packages whose classes are tensors, each with its module in `frameworks`. A Keras variable is
-TensorFlow's too, so Keras comes first."""
+"""Packages whose classes are tensors, each with its module in `frameworks`. Keras comes before
+TensorFlow, because a Keras variable is also a TensorFlow object.
+"""
 
 
 def roots(kind: type) -> frozenset[str]:
-    """Top-level packages that a class and its bases come from.
+    """Return the top-level packages that define a class and its bases.
 
     >>> import collections
     >>> sorted(roots(collections.OrderedDict))
@@ -40,22 +41,23 @@ def roots(kind: type) -> frozenset[str]:
 
 
 def require(module: str, extra: str | None = None) -> ModuleType:
-    """Imports an optional package, or says how to install it."""
+    """Import an optional package. Raises MissingDependencyError with the pip command."""
     try:
         return importlib.import_module(module)
     except ImportError as cause:
         package = module if module.startswith("backports.") else module.partition(".")[0]
-        line = f"pip install 'tensorwire[{extra}]'" if extra else f"pip install {package}"
+        command = f"pip install 'tensorwire[{extra}]'" if extra else f"pip install {package}"
         raise MissingDependencyError(
-            f"this needs {package}, which is not installed: {line}"
+            f"this needs {package}, which is not installed: {command}"
         ) from cause
 
 
 def lazily(
     package: str, where: Mapping[str, str], base: str | None = None
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` for a package whose names are loaded when they are used; `where`
-    has the module of each, below `base` or the package itself.
+    """Return `__getattr__` and `__dir__` for a package whose names are imported on first use.
+
+    `where` maps each name to its module, relative to `base` or to the package itself.
 
     >>> find, names = lazily("collections", {"Mapping": "abc"})
     >>> find("Mapping").__name__
@@ -66,7 +68,8 @@ def lazily(
         if name not in where:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(importlib.import_module(f"{base or package}.{where[name]}"), name)
-        setattr(sys.modules[package], name, value)  # the next look-up finds it without us
+        # Python calls a module's __getattr__ only for names that it does not find.
+        setattr(sys.modules[package], name, value)
         return value
 
     return find, lambda: sorted({*vars(sys.modules[package]), *where})

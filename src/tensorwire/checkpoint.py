@@ -1,8 +1,20 @@
-"""TensorFlow's checkpoints and SavedModels, without TensorFlow.
+"""TensorFlow checkpoints: the latest one in a folder, an incremental writer, the object graph.
 
-`tw.open`, `tw.load`, `tw.save` and `tw.inspect` take checkpoints as any other format. Here is what
-they have besides: the latest one of a folder, a writer that takes one tensor at a time, and the
-object graph.
+`tw.open`, `tw.load`, `tw.save` and `tw.inspect` read and write checkpoints like any other format,
+without TensorFlow. This module has what only checkpoints need.
+
+    latest all_checkpoints save_state  the "checkpoint" state file of a folder
+    Writer                             writes a checkpoint one tensor at a time
+    read_graph full_names              the object graph, and the variables' full names
+
+>>> import os, tempfile
+>>> import tensorwire as tw
+>>> import tensorwire.checkpoint
+>>> folder = tempfile.mkdtemp()
+>>> tw.save(os.path.join(folder, "model-1"), {"bias": [0.5, 1.5]}, format="checkpoint")
+>>> tw.checkpoint.save_state(folder, "model-1")
+>>> os.path.basename(tw.checkpoint.latest(folder))
+'model-1'
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Record files as PyTorch datasets.
+"""PyTorch datasets that read record files: `ExampleDataset` and `ExampleMapDataset`.
 
-    loader = DataLoader(ExampleDataset("train-*.tfrecord", batch_size=256), batch_size=None, num_workers=4)
+    dataset = tensorwire.torch.ExampleDataset("train-*.tfrecord", batch_size=256)
+    loader = DataLoader(dataset, batch_size=None, num_workers=4)
 
-The workers of a DataLoader divide the files (or, where there are few, the records) among them, so
-that each record comes once.
+The workers of a DataLoader divide the files (or the records, if there are few files) among them, so
+that each record is read once.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from . import frameworks
-from ._errors import EncodeError, TensorwireError
+from ._errors import TensorwireError, UsageError
 from ._limits import Limits
 from ._optional import require
 from .core.tensors import Strings
@@ -31,18 +32,25 @@ _data: Any = require("torch.utils.data")
 
 
 class ExampleDataset(_data.IterableDataset[Any]):  # type: ignore[misc]
-    """Batches of columns as dicts of torch tensors; strings are lists, ragged columns nested
-    tensors.
+    """An iterable dataset of batches: dicts of torch tensors.
 
-    With `batch_size=None` it gives one dict a record instead, for a DataLoader that makes the
-    batches itself. `shard=(rank, world)` is for several processes that train together;
-    `shuffle=seed` gives another order after each `set_epoch`. The other options are those of
-    `tw.read_examples`.
+    String columns are lists and ragged columns nested tensors. With `batch_size=None` it yields one
+    dict per record, for a DataLoader that makes the batches.
 
-    >>> import os, tempfile, tensorwire as tw
+    shuffle    a seed; `set_epoch` changes the order shard      (rank, world_size) for processes
+    that train together workers    threads per process that decode ahead schema, columns, drop_last,
+    on_corrupt, compression, limits  as for `tw.read_examples`
+
+    Raises EncodeError for invalid arguments, and the errors of `tw.read_examples`.
+
+    >>> import tensorwire as tw
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> import tensorwire.torch
+    >>> from torch.utils.data import DataLoader
     >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
     >>> _ = tw.write_examples(path, {"label": np.arange(5)})
-    >>> loader = _data.DataLoader(ExampleDataset(path, batch_size=2), batch_size=None)
+    >>> loader = DataLoader(tw.torch.ExampleDataset(path, batch_size=2), batch_size=None)
     >>> [batch["label"].tolist() for batch in loader]
     [[0, 1], [2, 3], [4]]
     """
@@ -64,13 +72,13 @@ class ExampleDataset(_data.IterableDataset[Any]):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         if shuffle is not None and (isinstance(shuffle, bool) or not isinstance(shuffle, int)):
-            raise EncodeError(
-                "shuffle is a seed: workers that do not agree on an order would lose and repeat"
-                " records"
+            raise UsageError(
+                f"shuffle must be a seed, not {shuffle!r}: without a common order, workers would"
+                " lose and repeat records"
             )
         self._size, self._shuffle, self._shard = batch_size, shuffle, shard or (0, 1)
-        # In shared memory: persistent workers keep their copy of this object, and still see a new
-        # epoch.
+        # The epoch is in shared memory, because persistent workers keep their copy of this object
+        # and must still see a new epoch.
         self._epoch = _torch.zeros((), dtype=_torch.int64).share_memory_()
         self._drop, self._workers = drop_last, workers
         self._options: dict[str, Any] = {
@@ -79,15 +87,15 @@ class ExampleDataset(_data.IterableDataset[Any]):  # type: ignore[misc]
             "limits": limits,
         }
         self.paths = RecordReader(paths).paths
-        # Found once, here, so that all workers have the same.
+        # The schema is found once, so that all workers use the same.
         examples = read_examples(self.paths, schema, columns, workers=0, **self._options)
         self.schema, self._strict = examples.schema, examples.strict
 
     def set_epoch(self, epoch: int) -> None:
-        """Another order for each epoch; call it before iterating, with the same number in all
-        processes.
+        """Set the epoch, which changes the order of a shuffled dataset.
 
-        It reaches the workers of a DataLoader, those with `persistent_workers=True` too.
+        Call it before iterating, with the same number in all processes. It also reaches the
+        persistent workers of a DataLoader.
         """
         self._epoch.fill_(epoch)
 
@@ -118,13 +126,18 @@ class ExampleDataset(_data.IterableDataset[Any]):  # type: ignore[misc]
 
 
 class ExampleMapDataset(_data.Dataset[Any]):  # type: ignore[misc]
-    """Records by number, for samplers: `dataset[i]` is a dict of torch tensors, strings are bytes
-    or str. The file's index makes it quick.
+    """A map-style dataset of records by number, for samplers.
 
-    >>> import os, tempfile, tensorwire as tw
+    `dataset[i]` is a dict of torch tensors; strings are bytes or str. Records are located by the index of the file. The arguments are those
+    of `tw.read_examples`.
+
+    >>> import tensorwire as tw
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> import tensorwire.torch
     >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
     >>> _ = tw.write_examples(path, {"label": np.arange(5), "id": list("abcde")})
-    >>> dataset = ExampleMapDataset(path)
+    >>> dataset = tw.torch.ExampleMapDataset(path)
     >>> len(dataset), dataset[3]
     (5, {'label': tensor(3), 'id': 'd'})
     """
@@ -139,10 +152,10 @@ class ExampleMapDataset(_data.Dataset[Any]):  # type: ignore[misc]
         limits: Limits | None = None,
     ) -> None:
         self._reader = RecordReader(paths, compression=compression, limits=limits)
-        found = read_examples(
+        examples = read_examples(
             self._reader.paths, schema, columns, workers=0, compression=compression, limits=limits
         )
-        self.schema, self._strict = as_schema(found.schema), found.strict
+        self.schema, self._strict = as_schema(examples.schema), examples.strict
         self._limits = limits
 
     def __len__(self) -> int:
@@ -152,7 +165,7 @@ class ExampleMapDataset(_data.Dataset[Any]):  # type: ignore[misc]
         return self.__getitems__([number])[0]
 
     def __getitems__(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
-        """Many records at once, as a DataLoader asks for them."""
+        """Return many records at once, as a DataLoader requests them."""
         records = Strings.of([self._reader[number] for number in numbers], text=False)
         wanted = [feature.column(name) for name, feature in self.schema.items()]
         columns = example.ColumnBuffers(wanted, len(numbers), limits=self._limits)
@@ -169,7 +182,7 @@ class ExampleMapDataset(_data.Dataset[Any]):  # type: ignore[misc]
 
 
 def _tensors(batch: Batch | ForeignBatch, row: int | None) -> dict[str, Any]:
-    """A batch, or one row of it, in memory that torch may write to."""
+    """Return a batch, or one row of it, in memory that torch may write to."""
     out = {}
     for name, column in batch.items():
         value = column if row is None else column[row]

@@ -1,1 +1,1 @@
-"""The verbs of the package: dumps and loads, save and open, inspect and verify, diff, profile."""
+"""The main functions of the package: dumps, loads, save, open, inspect, verify, diff, profile."""

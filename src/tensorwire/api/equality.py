@@ -1,4 +1,4 @@
-"""Whether two values are the same to the bit."""
+"""Bitwise equality of values."""
 
 from __future__ import annotations
 
@@ -14,18 +14,26 @@ from ..core.tensors import Array, Bundle, Ragged, Sparse, Strings
 
 
 def equal(a: Any, b: Any) -> bool:
-    """Bit for bit: same kind, dtype, shape and bytes (so NaN equals the same NaN, and -0.0 is not
-    0.0), nested values and metadata too.
+    """Returns whether two values are equal bit for bit: kind, dtype, shape, bytes and metadata.
 
-    >>> equal({"x": np.float32([1, np.nan])}, {"x": np.float32([1, np.nan])}), equal(np.zeros(2),
-    ...     np.zeros(2, np.float32))
-    (True, False)
+    Tensors of all frameworks and nested dicts, lists and tuples can be compared. NaN equals a NaN
+    with the same bits, and -0.0 does not equal 0.0. Values of different types are not equal, and
+    never raise.
+
+    >>> import numpy as np, tensorwire as tw
+    >>> tw.equal({"x": np.float32([1, np.nan])}, {"x": np.float32([1, np.nan])})
+    True
+    >>> tw.equal(np.zeros(2), np.zeros(2, np.float32))
+    False
     """
     if isinstance(a, Bundle) or isinstance(b, Bundle):
         return (
-            isinstance(a, Bundle) and isinstance(b, Bundle)
-            and a.metadata == b.metadata and a.tensor_metadata == b.tensor_metadata and _items(dict(a), dict(b))
-        )  # fmt: skip
+            isinstance(a, Bundle)
+            and isinstance(b, Bundle)
+            and a.metadata == b.metadata
+            and a.tensor_metadata == b.tensor_metadata
+            and _items(dict(a), dict(b))
+        )
     if _is_dict(a) or _is_dict(b):
         return _is_dict(a) and _is_dict(b) and _items(a, b)
     if isinstance(a, (list, tuple)) or isinstance(b, (list, tuple)):
@@ -42,19 +50,21 @@ def equal(a: Any, b: Any) -> bool:
         left, right = frameworks.leaf(a), frameworks.leaf(b)
     except EncodeError:
         return False
-    if isinstance(left, list) or isinstance(right, list):  # what torch calls a nested tensor
+    # A nested tensor of torch becomes a list of tensors.
+    if isinstance(left, list) or isinstance(right, list):
         return equal(left, right)
     return type(left) is type(right) and _tensors(left, right)
 
 
 def _is_dict(value: Any) -> bool:
-    """SciPy's DOK arrays are dicts to Python, and tensors to us."""
+    """Whether a value is a plain dict. SciPy's DOK arrays are dicts, too, but are tensors here."""
     return isinstance(value, dict) and frameworks.is_python(value)
 
 
 def _items(a: dict[Any, Any], b: dict[Any, Any]) -> bool:
-    same = list(a) == list(b) and list(map(type, a)) == list(map(type, b))  # 1 == True
-    return same and all(equal(a[key], b[key]) for key in a)
+    # The types of the keys are compared because 1 == True.
+    same_keys = list(a) == list(b) and list(map(type, a)) == list(map(type, b))
+    return same_keys and all(equal(a[key], b[key]) for key in a)
 
 
 def _tensors(a: Any, b: Any) -> bool:

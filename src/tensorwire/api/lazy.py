@@ -1,5 +1,5 @@
-"""Reading files: `tw.open` gives a mapping of tensors that know their shape and read only what is
-asked for, `tw.load` reads it all.
+"""Lazy reading of files: `tw.open` returns a mapping of tensors that are read on access, `tw.load`
+reads the whole value.
 """
 
 from __future__ import annotations
@@ -30,10 +30,18 @@ from .signatures import spelled
 
 
 class LazyTensor:
-    """A tensor in a file: `shape`, `dtype` and `kind` are known, `[...]` reads those rows, `read()`
-    and `np.asarray` read all.
+    """A tensor in an open file, which is read on access: `tensor[rows]` reads some rows, `read()`
+    and `np.asarray(tensor)` read all.
 
-    A slice of the first dimension reads only its bytes, in sparse, ragged and string tensors too.
+    `shape`, `dtype` and `kind` are known without reading. A slice of the first dimension reads only
+    its own bytes, also in sparse, ragged and string tensors. Reading raises `DecodeError` for
+    damaged data.
+
+    >>> import numpy as np, tensorwire as tw
+    >>> with tw.open(tw.dumps({"x": np.arange(20).reshape(10, 2)})) as file:
+    ...     tensor = file["x"]
+    ...     tensor.shape, tensor[3:5].tolist()
+    ((10, 2), [[6, 7], [8, 9]])
     """
 
     __slots__ = ("container", "_dequantize", "_format", "part", "_path", "_spec", "name")
@@ -48,17 +56,17 @@ class LazyTensor:
     ) -> None:
         self.name, self.container, self._path, self._dequantize = name, container, path, dequantize
         self._format = format
-        self._spec: TensorSpec = self._guard(lambda: container.spec(name))
+        self._spec: TensorSpec = self._call(lambda: container.spec(name))
         self.part = container.plain_part(name)
 
     @property
     def kind(self) -> str:
-        """dense, strings, sparse or ragged; unreadable if its dtype is not known here."""
+        """ "dense", "strings", "sparse" or "ragged"; "unreadable" if the dtype is unknown."""
         return self._spec.kind
 
     @property
     def dtype(self) -> Any:
-        """NumPy's dtype; "text" or "bytes" for strings; the file's own word if it is unreadable."""
+        """The NumPy dtype; "text" or "bytes" for strings; the name in the file if unreadable."""
         row = dtypes.BY_NAME.get(
             self._spec.dtype if self._dequantize else self.quantized or self._spec.dtype
         )
@@ -70,73 +78,73 @@ class LazyTensor:
 
     @property
     def nbytes(self) -> int:
-        """Bytes in the file."""
+        """The number of bytes in the file."""
         return self._spec.nbytes
 
     @property
     def quantized(self) -> str | None:
-        """The scheme by which its floats are stored in fewer bits."""
+        """The quantization scheme, if the floats are quantized."""
         return self._spec.quantized
 
     @property
     def compression(self) -> str | None:
-        """How it is compressed, if each tensor is by itself."""
+        """The compression, if the tensors are compressed one by one."""
         return self._spec.packed
 
     def read(self) -> Any:
-        """All of it."""
+        """Reads the whole tensor."""
         self.container.budget.start()
         return self.read_on()
 
     def read_on(self) -> Any:
-        """All of it, in a call that has begun: what it expands counts together with what was read
-        before.
-        """
-        return self._guarded(lambda: self._floats(self.container.read(self.name)))
+        """Reads the whole tensor with the memory budget of a call that has already begun."""
+        return self._with_facts(lambda: self._floats(self.container.read(self.name)))
 
-    def _floats(self, found: Any) -> Any:
-        return _dequantized(found, self.container) if self._dequantize else found
+    def _floats(self, tensor: Any) -> Any:
+        return _dequantized(tensor, self.container) if self._dequantize else tensor
 
     def __getitem__(self, key: Any) -> Any:
         first, rest = (key[0], key[1:]) if isinstance(key, tuple) and key else (key, ())
         count = self.shape[0] if self.shape else None
         if count is None or first is Ellipsis or (isinstance(key, tuple) and not key):
-            found = self.read()
-            return found if first is Ellipsis and not rest else found[key]
+            tensor = self.read()
+            return tensor if first is Ellipsis and not rest else tensor[key]
         if isinstance(first, (int, np.integer)):
             if not -count <= first < count:
-                raise IndexError(f"row {int(first)} of {self.name!r}, which has {count}")
-            row = int(first) % count
-            found = (
-                self._rows(row, row + 1)[0]
+                raise IndexError(
+                    f"row {int(first)} is out of range: {self.name!r} has {count} rows"
+                )
+            index = int(first) % count
+            row = (
+                self._rows(index, index + 1)[0]
                 if self.kind != "sparse"
-                else _drop_row(self._rows(row, row + 1))
+                else _drop_row(self._rows(index, index + 1))
             )
-            return found[rest] if rest else found
+            return row[rest] if rest else row
         if isinstance(first, slice):
             chosen = range(count)[first]
             low, high = (min(chosen), max(chosen) + 1) if len(chosen) else (0, 0)
-            found = self._rows(low, high)
+            rows = self._rows(low, high)
             if chosen.step != 1:
                 if self.kind in ("sparse", "ragged"):
-                    raise IndexError(f"rows of a {self.kind} tensor are sliced in steps of 1")
-                found = found[:: chosen.step]
-            return found[(slice(None), *rest)] if rest else found
+                    raise IndexError(f"a {self.kind} tensor can only be sliced with a step of 1")
+                rows = rows[:: chosen.step]
+            return rows[(slice(None), *rest)] if rest else rows
         return self.read()[key]
 
     def _rows(self, start: int, stop: int) -> Any:
+        # A plain part skips the container, whose only extra work would be to find that part.
         if self.part is not None:
-            return self._guard(partial(self.part.read, (start, stop)))
-        return self._guard(lambda: self._floats(self.container.read(self.name, (start, stop))))
+            return self._call(partial(self.part.read, (start, stop)))
+        return self._call(lambda: self._floats(self.container.read(self.name, (start, stop))))
 
-    def _guard(self, work: Any) -> Any:
-        """Runs a read, which is a call with a budget of its own, and adds what is known to its
-        errors.
-        """
+    def _call(self, work: Any) -> Any:
+        """Runs a read with a memory budget of its own."""
         self.container.budget.start()
-        return self._guarded(work)
+        return self._with_facts(work)
 
-    def _guarded(self, work: Any) -> Any:
+    def _with_facts(self, work: Any) -> Any:
+        """Runs a read, and adds path, tensor, format and offset to its errors."""
         try:
             return work()
         except TensorwireError as error:
@@ -150,10 +158,12 @@ class LazyTensor:
         return self.shape[0]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        found = self.read()
-        if not isinstance(found, (np.ndarray, Strings)):
-            raise TypeError(f"a {self.kind} tensor is no array; .read() gives it as it is")
-        return np.asarray(found, dtype)
+        tensor = self.read()
+        if not isinstance(tensor, (np.ndarray, Strings)):
+            raise TypeError(
+                f"a {self.kind} tensor cannot be converted to an array; use .read() instead"
+            )
+        return np.asarray(tensor, dtype)
 
     def __repr__(self) -> str:
         return (
@@ -161,25 +171,30 @@ class LazyTensor:
         )
 
 
-def _dequantized(found: Any, container: Container) -> Any:
-    if not has_codes(found):
-        return found
+def _dequantized(value: Any, container: Container) -> Any:
+    if not has_codes(value):
+        return value
     from ..transforms.quantization import tree
 
-    return tree.dequantized(found, True, container.budget)
+    return tree.dequantized(value, True, container.budget)
 
 
 def _drop_row(sparse: Any) -> Any:
-    """One row of a sparse tensor, without the dimension that it was a row of."""
+    """A sparse tensor of one row without its first dimension."""
     return type(sparse)(sparse.indices[:, 1:], sparse.values, sparse.dense_shape[1:])
 
 
 class File(Mapping[str, LazyTensor]):
-    """An open file: a mapping name -> LazyTensor. Any number of threads may read at once. Opened by
-    a path or from bytes, it pickles.
+    """An open file: a mapping of names to `LazyTensor`, returned by `tw.open`.
 
-    Closing drops our handle. Arrays that were read, and mappings that they look into, live as long
-    as they are needed.
+    Threads may read at the same time. A file that was opened by its path or from bytes can be
+    pickled. `close` closes the file; arrays that were read stay valid, and a memory map lives as
+    long as they do. An unknown name raises `KeyError` with the nearest names.
+
+    >>> import numpy as np, tensorwire as tw
+    >>> with tw.open(tw.dumps({"x": np.zeros((10, 2)), "n": 3})) as file:
+    ...     list(file), file.format, file["x"].shape
+    (['x'], 'safetensors', (10, 2))
     """
 
     def __init__(
@@ -193,23 +208,22 @@ class File(Mapping[str, LazyTensor]):
         )
         self._dequantize = options.get("dequantize", True)
         self.format = opened.format
-        """The format's name."""
+        """The name of the format."""
         self.compression = opened.compression
-        """That of the whole stream, if it is compressed as a whole."""
+        """The compression of the whole file."""
         self.checksums = opened.checksums
-        """Whether reading a tensor whole notices any change of its data."""
+        """Whether reading a whole tensor detects any change of its data."""
         self.lazy = opened.lazy
-        """Whether tensors are read when they are asked for; else all was read when it was opened.
-        """
+        """Whether tensors are read on access; otherwise all were read when the file was opened."""
 
     @property
     def metadata(self) -> dict[str, str]:
-        """Text about the whole file (a copy)."""
+        """The text metadata of the file, as a copy."""
         return dict(self.container.metadata)
 
     @property
     def tensor_metadata(self) -> dict[str, dict[str, str]]:
-        """Text about each tensor (a copy)."""
+        """The text metadata of each tensor, as a copy."""
         return {name: dict(texts) for name, texts in self.container.tensor_metadata.items()}
 
     @property
@@ -218,28 +232,26 @@ class File(Mapping[str, LazyTensor]):
 
     @property
     def size(self) -> int:
-        """Bytes of the file."""
+        """The size of the file in bytes."""
         return self.source.size
 
     def names(self, readable: bool = True) -> list[str]:
-        """The keys; `readable=False` gives what the file itself calls its tensors: a checkpoint's
-        raw keys, which can be asked for too.
+        """Returns the keys; with `readable=False` the raw keys of a checkpoint, which can be read,
+        too.
         """
         return self.container.names(readable)
 
     def shapes(self) -> dict[str, tuple[int | None, ...]]:
-        """The shape of each tensor, all at once."""
+        """Returns the shape of each tensor."""
         return self.container.shapes()
 
     @property
     def unlisted(self) -> list[str]:
-        """Names that are no keys and can be read: what is no tensor of the value, as a checkpoint's
-        object graph.
-        """
+        """Names that can be read but are not keys, such as the object graph of a checkpoint."""
         return self.container.unlisted
 
     def load(self) -> Any:
-        """The whole value; by a mapping or from bytes, arrays are views."""
+        """Reads the whole value. With `mmap=True`, and from bytes, arrays are views."""
         if isinstance(self.source, files.BytesSource):
             options = {
                 key: option
@@ -255,7 +267,7 @@ class File(Mapping[str, LazyTensor]):
             raise error.add(path=self.path, format=self.format, offset=0) from None
 
     def read_names(self, names: Iterable[str]) -> dict[str, Any]:
-        """Some tensors, in one call with one budget."""
+        """Reads some tensors, with one memory budget for all of them."""
         tensors = {name: self[name] for name in names}
         self.container.budget.start()
         return {name: tensor.read_on() for name, tensor in tensors.items()}
@@ -287,7 +299,7 @@ class File(Mapping[str, LazyTensor]):
     def __reduce__(self) -> Any:
         if hasattr(self._where, "read"):
             raise TypeError(
-                "a file opened from a file object cannot be pickled; open it by its path"
+                "a file that was opened from a file object cannot be pickled; open it by its path"
             )
         return _reopen, (
             self._where if isinstance(self._where, str) else bytes(self._where),
@@ -318,29 +330,31 @@ def open(
     limits: Limits | None = None,
     **options: Any,
 ) -> File:
-    """Opens a file (a path, bytes, a binary file object, a hub's *.safetensors.index.json, or a
-    TensorFlow checkpoint by its prefix or folder) without reading its tensors.
+    """Opens a file without reading its tensors, and returns a mapping of names to `LazyTensor`.
 
-    `mmap=True` maps it privately instead of reading by pread: for files that nobody truncates
-    meanwhile. A stream that is compressed as a whole cannot be lazy: it is read, and a warning says
-    so (`per_tensor=True` in `save` makes files that are compressed and lazy).
+    `where` is a path or URL, bytes, a binary file object, the *.safetensors.index.json of a sharded
+    model, or a TensorFlow checkpoint by its prefix or folder. `mmap=True` maps the file instead of
+    reading it with pread; the file must not be truncated meanwhile. `dequantize=False` returns
+    quantized tensors as `tw.Quantized`. Other options are those of the format.
 
-    >>> import numpy as np
-    >>> with open(api.dumps({"logits": np.arange(20).reshape(10, 2), "n": 3})) as f:
-    ...     print(f.keys(), f["logits"].shape, f["logits"][3:5].tolist())
-    KeysView(<352 bytes: safetensors, 1 tensors>) (10, 2) [[6, 7], [8, 9]]
+    A file that is compressed as a whole is read at once, with a warning; `tw.save(...,
+    per_tensor=True)` writes compressed files that can be read lazily.
+
+    Raises `DecodeError` for damaged files, `UnknownFormatError` if the format is not recognized,
+    and `FileNotFoundError`.
+
+    >>> import numpy as np, tensorwire as tw
+    >>> with tw.open(tw.dumps({"logits": np.arange(20).reshape(10, 2), "n": 3})) as file:
+    ...     print(file["logits"].shape, file["logits"][3:5].tolist())
+    (10, 2) [[6, 7], [8, 9]]
     """
     file = open_file(
         where, format, compression, mmap=mmap, dequantize=dequantize, limits=limits, **options
     )
     if file.compression is not None:
-        what = (
-            f"{file.path or 'this'} is compressed as a whole ({file.compression}), so it cannot be"
-            " lazy and was read whole"
-        )
         warnings.warn(
-            f"{what}; tw.load says what it does, and tw.save(..., per_tensor=True) keeps files"
-            " lazy",
+            f"{file.path or 'this file'} is compressed as a whole ({file.compression}), so all of"
+            " it was read; use tw.load, or write the file with tw.save(..., per_tensor=True)",
             stacklevel=2,
         )
     return file
@@ -356,25 +370,31 @@ def open_file(
     limits: Limits | None = None,
     **options: Any,
 ) -> File:
-    """`open` without the warning about streams that cannot be lazy."""
+    """`open` without the warning about files that cannot be read lazily."""
     with contextlib.ExitStack() as stack:
-        found = stack.enter_context(identify(where, format, mmap=mmap))
+        identified = stack.enter_context(identify(where, format, mmap=mmap))
         options |= {"compression": compression, "mmap": mmap, "dequantize": dequantize}
-        file = open_identified(where, found, format, limits, options)
+        file = open_identified(where, identified, format, limits, options)
         stack.pop_all()
         return file
 
 
 def open_identified(
-    where: Any, found: Identified, format: Allowed, limits: Limits | None, options: dict[str, Any]
+    where: Any,
+    identified: Identified,
+    format: Allowed,
+    limits: Limits | None,
+    options: dict[str, Any],
 ) -> File:
-    """The file that `identify` found. It closes the source, unless this fails."""
+    """Opens a file that `identify` has opened already. The `File` closes the source; if this
+    raises, the caller does.
+    """
     path = os.fspath(where) if isinstance(where, (str, os.PathLike)) else None
     own = {key: option for key, option in options.items() if key not in _OPENING}
     compression, mmap = options.get("compression"), options.get("mmap", False)
     try:
         source, opened = sharded.open_tensors(
-            where, found, format, compression, mmap, limits, own
+            where, identified, format, compression, mmap, limits, own
         )
     except TensorwireError as error:
         raise error.add(path=path) from None
@@ -383,7 +403,7 @@ def open_identified(
 
 
 _OPENING = ("compression", "mmap", "dequantize")
-"""Options of `open` that are not the format's."""
+"""The options of `open` that are not options of the format."""
 
 
 @spelled(signatures.load)
@@ -399,23 +419,28 @@ def load(
     limits: Limits | None = None,
     **options: Any,
 ) -> Any:
-    """Reads the value of a file (whatever `tw.open` takes) into fresh, aligned, writable memory.
+    """Reads the whole value of a file, or some of its tensors, into new, aligned, writable memory.
 
-    `names` reads only those tensors, as a dict.
+    `where` is anything that `tw.open` takes. `names` reads only these tensors, and returns a dict.
+    `to`, `device` and `cast` are those of `tw.to`. Other options are those of the format.
 
-    >>> import io, numpy as np
+    Raises `DecodeError` for damaged files, `SchemaError` for unknown names, `UnknownFormatError` if
+    the format is not recognized, and `FileNotFoundError`.
+
+    >>> import io, numpy as np, tensorwire as tw
     >>> file = io.BytesIO()
-    >>> api.save(file, {"a": np.arange(3), "b": np.zeros(2)})
-    >>> load(file, names=["b"])
+    >>> tw.save(file, {"a": np.arange(3), "b": np.zeros(2)})
+    >>> tw.load(file, names=["b"])
     {'b': array([0., 0.])}
     """
     path = os.fspath(where) if isinstance(where, (str, os.PathLike)) else None
     if path is None:
         where = _own(where)
     try:
-        with identify(where, format) as found:
-            source = found.source
-            whole = found.whole()
+        with identify(where, format) as identified:
+            source = identified.source
+            # A small file is read in one call, and plain tensors are decoded in one native step.
+            whole = identified.whole()
             if whole is not None and names is None and limits is None and not options:
                 value = api.decode_plain(whole, format, compression)
                 if value is not None:
@@ -423,10 +448,10 @@ def load(
             named, packed = (None, None) if path is None else by_name(path)
             packed = compression or packed
             if names is not None or source is None:
-                value = _load_parts(where, found, format, compression, limits, options, names)
+                value = _load_parts(where, identified, format, compression, limits, options, names)
             elif path is not None and (format or named) == "npz" and packed is None:
-                # Its arrays need not be aligned in the file: read one by one, they are in memory.
-                value = _load_parts(where, found, format, compression, limits, options, None)
+                # The arrays of an npz file need not be aligned. Read one by one, they are.
+                value = _load_parts(where, identified, format, compression, limits, options, None)
             else:
                 data = source.read_at(0, source.size) if whole is None else whole
                 value = api.untyped_loads(
@@ -449,7 +474,7 @@ def _given(value: Any, to: str, device: Any, cast: bool) -> Any:
 
 def _load_parts(
     where: Any,
-    found: Identified,
+    identified: Identified,
     format: Allowed,
     compression: str | None,
     limits: Limits | None,
@@ -457,19 +482,20 @@ def _load_parts(
     names: Iterable[str] | None,
 ) -> Any:
     """The value of a file, or some of its tensors, read one by one."""
-    file = open_identified(where, found, format, limits, options | {"compression": compression})
-    with file:
-        return file.load() if names is None else file.read_names(_known(names, file))
+    options = options | {"compression": compression}
+    with open_identified(where, identified, format, limits, options) as file:
+        return file.load() if names is None else file.read_names(_checked(names, file))
 
 
 def _own(where: Any) -> memoryview:
-    """The bytes of a file object, or a copy of bytes: what is loaded is the caller's own."""
+    """The bytes of a file object, or a copy of bytes, so that the arrays belong to the caller."""
     source = files.source(where)
     data = source.read_at(0, source.size)
     return memory.flat(bytearray(data)) if isinstance(source, files.BytesSource) else data
 
 
-def _known(names: Iterable[str], file: File) -> list[str]:
+def _checked(names: Iterable[str], file: File) -> list[str]:
+    """The names as a list; raises for a name that is not in the file."""
     wanted = [names] if isinstance(names, str) else list(names)
     for name in wanted:
         if name not in file:

@@ -1,5 +1,5 @@
-"""What a conversion is asked to do with names: rules that rename, patterns that choose, and sizes
-as people write them.
+"""Rules for the names of tensors: rename rules like those of sed, patterns that select tensors, and
+sizes with units.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from .._limits import DEFAULT
 from ..wire import json as jsontext
 
 Rename = str | Mapping[str, str] | Callable[[str], str] | Sequence[Any]
-"""A rule like sed's (`s/^model\\.//`), names by name, a function, or several of them, one after the
-other.
+"""A rule like those of sed (`s/^model\\.//`), a dict of old and new names, a function, or a list of
+these, which are applied in order.
 """
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.I | re.A)
@@ -24,73 +24,75 @@ T = TypeVar("T")
 
 
 def rule(text: str) -> Callable[[str], str]:
-    """A rule like sed's: `s/pattern/replacement/flags`, with any delimiter. `g` replaces every
-    match, `i` takes no notice of case.
+    """Returns the function of a rule like those of sed: `s/pattern/replacement/flags`.
 
-    Patterns are Python's; in the replacement `\\1` is a group and `&` the whole match.
+    The delimiter may be another character than `/`. Flag `g` replaces every match, `i` ignores
+    case. Patterns are regular expressions of Python; in the replacement `\\1` is a group and `&` is
+    the whole match. Raises ValueError for an invalid rule.
 
-    >>> rule("s/^model\\\\.//")("model.encoder.w"), rule("s#/#.#g")("a/b/c"), rule("s/([0-9]+)/<\\\\1>/")("layer_12")
-    ('encoder.w', 'a.b.c', 'layer_<12>')
+    >>> rule("s/^model\\\\.//")("model.encoder.w"), rule("s#/#.#g")("a/b/c")
+    ('encoder.w', 'a.b.c')
+    >>> rule("s/([0-9]+)/<\\\\1>/")("layer_12")
+    'layer_<12>'
     """
     delimiter = text[1:2]
     if text[:1] != "s" or not delimiter or delimiter.isalnum() or delimiter in "\\ \n":
-        raise ValueError(
-            f"{text!r} is no rule; a rule is s/pattern/replacement/ with flags g and i behind it"
-        )
+        raise ValueError(f"invalid rename rule {text!r}: expected s/pattern/replacement/flags")
     fields = _split(text[2:], delimiter)
     if len(fields) != 3 or not set(fields[2]) <= set("gi"):
         raise ValueError(
-            f"{text!r} is no rule: it has {len(fields) - 1} more {delimiter!r} and not 2, or other"
-            " flags than g and i"
+            f"invalid rename rule {text!r}: expected 3 times {delimiter!r} and the flags g and i,"
+            f" found {len(fields)} times {delimiter!r} and the flags {fields[-1]!r}"
         )
     pattern, replacement, flags = fields
     try:
-        found = re.compile(pattern, re.I if "i" in flags else 0)
-        written = _replacement(replacement)
-        found.sub(written, "")  # which says now what is wrong with it
+        compiled = re.compile(pattern, re.I if "i" in flags else 0)
+        template = _replacement(replacement)
+        # An invalid replacement raises now, and not for the first name that matches.
+        compiled.sub(template, "")
     except (re.error, IndexError) as error:
-        raise ValueError(f"{text!r} is no rule: {error}") from None
+        raise ValueError(f"invalid rename rule {text!r}: {error}") from None
     count = 0 if "g" in flags else 1
-    return lambda name: found.sub(written, name, count=count)
+    return lambda name: compiled.sub(template, name, count=count)
 
 
 def _split(text: str, delimiter: str) -> list[str]:
-    """At each delimiter that has no backslash. One that has is itself and no more, in the pattern
-    too.
+    """The fields of a rule, split at each delimiter without a backslash. A delimiter with a
+    backslash is a literal character, in the pattern too.
     """
-    fields, at = [""], 0
-    while at < len(text):
-        if text[at] == "\\" and at + 1 < len(text):
+    fields, index = [""], 0
+    while index < len(text):
+        if text[index] == "\\" and index + 1 < len(text):
             plain = re.escape(delimiter) if len(fields) == 1 else delimiter
-            fields[-1] += plain if text[at + 1] == delimiter else text[at : at + 2]
-            at += 2
-        elif text[at] == delimiter:
+            fields[-1] += plain if text[index + 1] == delimiter else text[index : index + 2]
+            index += 2
+        elif text[index] == delimiter:
             fields.append("")
-            at += 1
+            index += 1
         else:
-            fields[-1] += text[at]
-            at += 1
+            fields[-1] += text[index]
+            index += 1
     return fields
 
 
 def _replacement(text: str) -> str:
-    """sed's words in Python's: `&` is the match, `\\1` a group, and any other character behind a
-    backslash is itself.
+    """A replacement of sed as one of Python: `&` is the match, `\\1` a group, and any other
+    character after a backslash is literal.
     """
 
     def word(match: re.Match[str]) -> str:
-        found = match[0]
-        if found == "&":
+        token = match[0]
+        if token == "&":
             return r"\g<0>"
-        if found[1:].isdigit():
-            return rf"\g<{found[1:]}>"
-        return found[1:].replace("\\", r"\\") or r"\\"
+        if token[1:].isdigit():
+            return rf"\g<{token[1:]}>"
+        return token[1:].replace("\\", r"\\") or r"\\"
 
     return re.sub(r"&|\\(?:[0-9]|.|$)", word, text, flags=re.A | re.S)
 
 
 def renaming(rules: Rename | None) -> list[Callable[[str], str]]:
-    """The rules as functions, each with what it says of names that it does not know."""
+    """The rules as functions of a name."""
     if rules is None:
         return []
     if isinstance(rules, str):
@@ -99,28 +101,28 @@ def renaming(rules: Rename | None) -> list[Callable[[str], str]]:
         return [_Mapped(rules)]
     if callable(rules):
         return [rules]
-    return [one for item in rules for one in renaming(item)]
+    return [function for item in rules for function in renaming(item)]
 
 
 def names_from(path: str) -> dict[str, str]:
-    """New names by old name, from a file with a JSON object of them."""
+    """Reads a JSON file with an object of old names and new names."""
     with open(path, "rb") as file:
         text = file.read(DEFAULT.safetensors_header)
     try:
-        found = jsontext.parse(text, "json")
+        names = jsontext.parse(text, "json")
     except DecodeError as error:
         raise error.add(path=path) from None
-    if not isinstance(found, dict) or not all(isinstance(name, str) for name in found.values()):
-        raise SchemaError("a file of names is a JSON object, old name to new name", path=path)
-    return found
+    if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
+        raise SchemaError("expected a JSON object of old names and new names", path=path)
+    return names
 
 
 class _Mapped:
-    """Names by name; others stay."""
+    """The function of a dict of names. Names that are not in the dict stay."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
         if not all(isinstance(name, str) for pair in names.items() for name in pair):
-            raise ValueError("a mapping of names has text on both sides")
+            raise ValueError("the keys and values of a dict of names must be strings")
         self.names = dict(names)
 
     def __call__(self, name: str) -> str:
@@ -128,38 +130,38 @@ class _Mapped:
 
 
 def renamed(names: Sequence[str], rules: Rename | None) -> dict[str, str]:
-    """Old name -> new name, in order; two that become one are an error that names both.
+    """Applies rules, and returns {old name: new name} in order. Raises SchemaError if two names
+    become equal, or one becomes empty.
 
     >>> renamed(["model.a", "b"], "s/^model\\\\.//")
     {'model.a': 'a', 'b': 'b'}
     """
-    found = {name: name for name in names}
-    for work in renaming(rules):
-        if isinstance(work, _Mapped) and (
-            missing := [name for name in work.names if name not in found.values()]
+    new_names = {name: name for name in names}
+    for function in renaming(rules):
+        if isinstance(function, _Mapped) and (
+            missing := [name for name in function.names if name not in new_names.values()]
         ):
             raise SchemaError(
-                f"the names to change have {missing[0]!r}, and no tensor is called"
-                f" so{choices(missing[0], names[:1000])}"
+                f"rename= names an unknown tensor {missing[0]!r}{choices(missing[0], names[:1000])}"
             )
-        found = {name: work(now) for name, now in found.items()}
+        new_names = {name: function(new) for name, new in new_names.items()}
     taken: dict[str, str] = {}
-    for old, new in found.items():
+    for old, new in new_names.items():
         if not isinstance(new, str) or not new:
-            raise SchemaError(f"{old!r} would have no name: the rules leave {new!r}")
+            raise SchemaError(f"rename= turns {old!r} into {new!r}, which is not a name")
         if new in taken:
             raise SchemaError(
                 f"{taken[new]!r} and {old!r} would both be called {new!r}", tensor=old
             )
         taken[new] = old
-    return found
+    return new_names
 
 
 def chosen(
     names: Sequence[str], include: str | Iterable[str] | None, exclude: str | Iterable[str] | None
 ) -> list[str]:
-    """The names that a pattern of `include` fits (all, if there is none) and none of `exclude`. `*`
-    goes over `/` too.
+    """The names that match a pattern of `include` (all names if it is None) and none of `exclude`.
+    `*` matches `/`, too.
 
     >>> chosen(["encoder/w", "encoder/b", "decoder/w"], "encoder/*", ["*/b"])
     ['encoder/w']
@@ -167,9 +169,7 @@ def chosen(
     wanted, unwanted = _patterns(include), _patterns(exclude) or []
     for pattern in wanted or []:
         if not any(fnmatchcase(name, pattern) for name in names):
-            raise SchemaError(
-                f"no tensor is called like {pattern!r}{choices(pattern, names[:1000])}"
-            )
+            raise SchemaError(f"no tensor matches {pattern!r}{choices(pattern, names[:1000])}")
     kept = [
         name
         for name in names
@@ -183,42 +183,45 @@ def _patterns(given: str | Iterable[str] | None) -> list[str] | None:
 
 
 class NameRules(Generic[T]):
-    """One answer for all names, or one by pattern, of which the first that fits counts."""
+    """A setting for all names, or settings by pattern, of which the first match counts."""
 
-    def __init__(self, given: T | Mapping[str, T] | None, names: Sequence[str], what: str) -> None:
+    def __init__(
+        self, given: T | Mapping[str, T] | None, names: Sequence[str], option: str
+    ) -> None:
         self._all: T | None = None if isinstance(given, Mapping) else given
         self._by: Mapping[str, T] = given if isinstance(given, Mapping) else {}
         for pattern in self._by:
             if not any(fnmatchcase(name, pattern) for name in names):
                 raise SchemaError(
-                    f"{what}= has {pattern!r}, and no tensor is called"
-                    f" so{choices(pattern, names[:1000])}"
+                    f"{option}=: no tensor matches {pattern!r}{choices(pattern, names[:1000])}"
                 )
 
     def of(self, name: str) -> tuple[T | None, bool]:
-        """The answer, and whether the tensor was named and not only met by a pattern."""
+        """The setting of a name, and whether the name is given exactly and not by a pattern."""
         if name in self._by:
             return self._by[name], True
-        for pattern, answer in self._by.items():
+        for pattern, setting in self._by.items():
             if fnmatchcase(name, pattern):
-                return answer, _WILD.search(pattern) is None
+                return setting, _WILD.search(pattern) is None
         return self._all, False
 
 
 def size(text: str | int) -> int:
-    """Bytes: a number, or with a unit as the hubs write it (5GB is 5,000,000,000, 5GiB is 5 *
-    2**30).
+    """A number of bytes, from a number or a text with a unit: 5GB is 5,000,000,000, 5GiB is 5 *
+    2**30.
 
     >>> size("5GB"), size("512 MiB"), size(1000)
     (5000000000, 536870912, 1000)
     """
     if isinstance(text, int):
-        found = text
+        nbytes = text
     else:
         match = _SIZE.fullmatch(text.strip())
         if match is None:
-            raise ValueError(f"{text!r} is no size; write 5GB, 500MB or a number of bytes")
-        found = int(float(match[1]) * (1024 if match[3] else 1000) ** _UNITS[match[2].lower()])
-    if found < 1:
-        raise ValueError(f"a size of {found} bytes; at least one is needed")
-    return found
+            raise ValueError(
+                f"invalid size {text!r}: expected a number of bytes, or for example 5GB or 500MB"
+            )
+        nbytes = int(float(match[1]) * (1024 if match[3] else 1000) ** _UNITS[match[2].lower()])
+    if nbytes < 1:
+        raise ValueError(f"invalid size {text!r}: expected at least 1 byte")
+    return nbytes

@@ -1,9 +1,9 @@
-"""The verbs as users see them: every option by its name, with its type.
+"""The public signatures of the main functions: every option by its name, with its type.
 
-`dumps` of a small array takes less than a microsecond, of which thirty defaults would be a third. So
-the functions themselves take their options as one dict, which costs nothing where there are none,
-and `spelled` gives them the signature that stands here: for `help()`, completion, mypy and pyright.
-`**unknown: Never` lets no other option pass a type checker; at run time the error names the nearest
+`dumps` of a small array takes less than a microsecond, and thirty defaults would be a third of it.
+So the functions take their options as one dict, which costs nothing if there are none, and
+`spelled` gives them the signatures of this module, for `help()`, completion, mypy and pyright. With
+`**unknown: Never` a type checker accepts no other option; at run time the error names the nearest
 one.
 """
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 ForeignName = Literal["tensorflow", "torch", "jax", "scipy", "arrow"]
 FormatNames = FileFormatName | tuple[FileFormatName, ...] | None
 Value = Any
-"""A tensor, a Python value, or dicts, lists and tuples of them: what was written."""
+"""A tensor, a Python value, or dicts, lists and tuples of them."""
 Foreign = Any
-"""The same with the tensors of another framework."""
+"""The same with tensors of another framework."""
 
 
 class Bytes(Protocol):
@@ -48,17 +48,17 @@ class Bytes(Protocol):
 
 
 Quantize = SchemeName | Mapping[str, SchemeName] | None
-"""One scheme for all tensors of floats, or a scheme by name or pattern."""
+"""A scheme for all float tensors, or schemes by name or pattern."""
 
 
 class WritableFile(Protocol):
-    """A binary file object that is written to."""
+    """A binary file object for writing."""
 
     def write(self, data: Any, /) -> object: ...
 
 
 class ReadableFile(Protocol):
-    """A binary file object that is read from."""
+    """A binary file object for reading."""
 
     def read(self, size: int = -1, /) -> bytes: ...
 
@@ -67,7 +67,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def spelled(signature: _F) -> Callable[[Callable[..., Any]], _F]:
-    """Give a function the signature of another one."""
+    """Gives a function the signature of another one."""
 
     def decorate(function: Callable[..., Any]) -> Any:
         function.__signature__ = inspection.signature(signature)  # type: ignore[attr-defined]

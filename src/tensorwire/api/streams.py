@@ -1,5 +1,5 @@
-"""Values on sockets, pipes and file objects, one after the other, each framed as a TFRecord: its
-length and two checksums.
+"""Streams of values over sockets, pipes and file objects. Each value is framed as a TFRecord, with
+its length and two checksums.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from . import signatures, values
 from .signatures import spelled
 
 _SMALL = 64 << 10
-"""Buffers up to this size are joined, because each call costs as much as copying so much."""
+"""Values up to this size are sent in one buffer: a second call costs more than the copy."""
 
 
 @spelled(signatures.write)
 def write(stream: Any, value: Any, format: str = values.DEFAULT_FORMAT, **options: Any) -> int:
-    """Writes one value to a socket, pipe or binary file object, framed by its length and checksums;
-    returns the number of bytes.
+    """Writes one value to a socket, pipe or binary file object, and returns the number of bytes.
 
-    The frame is TFRecord's, so a file of such values is a TFRecord file. Large tensors are sent
-    from their own memory. Options are those of `dumps`.
+    The value is framed like a TFRecord, with its length and checksums, so a file of such values is
+    a TFRecord file. Large tensors are sent without a copy. Options and errors are those of `dumps`;
+    raises `UsageError` for other objects than streams.
 
-    >>> import io, numpy as np
+    >>> import io, numpy as np, tensorwire as tw
     >>> stream = io.BytesIO()
-    >>> write(stream, np.arange(3)), write(stream, ["two", 2])
+    >>> tw.write(stream, np.arange(3)), tw.write(stream, ["two", 2])
     (168, 144)
     >>> _ = stream.seek(0)
-    >>> read(stream), read(stream)
+    >>> tw.read(stream), tw.read(stream)
     (array([0, 1, 2]), ['two', 2])
     """
     _check_stream(stream, ("write", "sendall"), "write", "tw.save(path, value) writes a file")
@@ -51,12 +51,12 @@ def write(stream: Any, value: Any, format: str = values.DEFAULT_FORMAT, **option
 
 
 def _check_stream(stream: Any, able: tuple[str, ...], verb: str, file: str) -> None:
-    """Raise UsageError unless this is a socket, a pipe or a binary file object."""
+    """Raises UsageError unless this is a socket, a pipe or a binary file object."""
     if not any(hasattr(stream, name) for name in able):
         hint = (
             file
             if isinstance(stream, (str, os.PathLike))
-            else f"the stream comes first: tw.{verb}(stream, ...)"
+            else f"pass the stream first: tw.{verb}(stream, ...)"
         )
         raise UsageError(
             f"{verb} takes a socket or a binary file object, not {type(stream).__name__}", hint=hint
@@ -72,13 +72,14 @@ def read(
     limits: Limits | None = None,
     **options: Any,
 ) -> Any:
-    """Reads the next value that `write` wrote. EOFError when the stream ends between two values,
-    TruncatedError inside one.
+    """Reads the next value that `tw.write` has written to a stream.
 
-    Options are those of `loads`.
+    Options are those of `loads`. Raises EOFError if the stream ends between two values,
+    `TruncatedError` if it ends inside one, `ChecksumError` for damaged data, and `LimitError` for a
+    value that is larger than `limits` allows.
 
-    >>> import io
-    >>> read(io.BytesIO())
+    >>> import io, tensorwire as tw
+    >>> tw.read(io.BytesIO())
     Traceback (most recent call last):
     EOFError: no more values on this stream
     """
@@ -95,7 +96,7 @@ def read(
     size = tfrecord.length(head.tobytes())
     if size > allowed:
         raise LimitError(
-            f"a value of {size} bytes; Limits(record=...) allows {allowed}",
+            f"the value has {size} bytes, and Limits(record=...) allows {allowed}",
             format="tfrecord",
             offset=0,
         )

@@ -1,4 +1,4 @@
-"""What is in a file (`inspect`), and whether it is whole (`verify`)."""
+"""Summaries of files (`inspect`), and verification that they are intact (`verify`)."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ if TYPE_CHECKING:
     from ..codecs.saved_model.summary import SavedModelSummary
 
 _SHOWN = 200
-"""Characters of one of the metadata that people see; `json()` has all of it."""
+"""The characters of a metadata entry that `str()` shows; `json()` has all of it."""
 
 
 @dataclass(frozen=True)
 class TensorSummary:
-    """One tensor, not read."""
+    """The summary of one tensor."""
 
     name: str
     kind: str
     dtype: str
     shape: tuple[int | None, ...]
     nbytes: int
-    """As stored."""
+    """The size in the file."""
     metadata: dict[str, str] = field(default_factory=dict)
     quantized: str | None = None
-    """The scheme, if its floats are stored in fewer bits; dtype is the original's."""
+    """The quantization scheme, if the floats are quantized; `dtype` is the original one."""
     compression: str | None = None
-    """How it is compressed, if each tensor is by itself."""
+    """The compression, if the tensors are compressed one by one."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A file at a glance. `json()` is for machines, `str()` for people."""
+    """The summary of a tensor file. `json()` is for machines, `str()` for people."""
 
     path: str | None
     format: str
@@ -56,10 +56,10 @@ class Summary:
     metadata: dict[str, str]
     tensors: list[TensorSummary]
     compression: str | None = None
-    """That of the whole stream."""
+    """The compression of the whole file."""
 
     def json(self) -> dict[str, Any]:
-        """Plain dicts and lists."""
+        """Returns plain dicts and lists."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -89,30 +89,29 @@ class Summary:
 
 @dataclass(frozen=True)
 class Verification:
-    """Whether a file is whole: `ok`, and if not, what is wrong. It is true or false by itself."""
+    """The result of `tw.verify` for a tensor file: `ok`, and the problems if it is not intact. It
+    is true if the file is intact.
+    """
 
     ok: bool
     path: str | None
     format: str | None
     tensors: int
-    """Read and checked."""
+    """The number of tensors that were read."""
     nbytes: int
     checksums: bool
-    """Whether changed data would have been seen; without checksums only the structure is checked.
-    """
+    """Whether the file has checksums. Without them only its structure is verified."""
     problems: list[str]
     beyond_limits: bool = False
-    """Whether reading stopped at the limits, and nothing else is wrong: larger ones tell more."""
+    """Whether the only problem is that `limits` are too low to read the file."""
     unsupported: list[str] = field(default_factory=list)
-    """Tensors of types that are not known here, which were not read. That does not make the file
-    broken.
-    """
+    """Tensors of unknown types, which were not read. They are not problems of the file."""
 
     def __bool__(self) -> bool:
         return self.ok
 
     def json(self) -> dict[str, Any]:
-        """Plain dicts and lists."""
+        """Returns plain dicts and lists."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -137,24 +136,28 @@ def inspect(
     limits: Limits | None = None,
     **options: Any,
 ) -> Summary | RecordSummary | SavedModelSummary:
-    """Names, kinds, dtypes, shapes, sizes and metadata of a file, without reading its tensors; of a
-    record file its records and schema; of a SavedModel what `saved_model_cli show --all` shows, its
-    variables and assets.
+    """Returns a summary of a file without reading its tensors. Print it, or use its `json()`.
 
-    >>> import numpy as np
-    >>> from tensorwire import dumps
-    >>> print(inspect(dumps({"x": np.zeros((2, 3), np.float32)})))
+    For a tensor file it has the names, kinds, dtypes, shapes, sizes and metadata of all tensors;
+    for a record file the number of records and the schema; for a SavedModel the signatures, as
+    `saved_model_cli show --all` prints them, variables and assets.
+
+    Raises `DecodeError` for damaged files, `UnknownFormatError` if the format is not recognized,
+    and `FileNotFoundError`.
+
+    >>> import numpy as np, tensorwire as tw
+    >>> print(tw.inspect(tw.dumps({"x": np.zeros((2, 3), np.float32)})))
     bytes: safetensors, 152 bytes, 1 tensors
       x  dense    float32 (2, 3)  24 bytes
     """
-    with identify(where, format) as found:
-        if found.holds_records:
+    with identify(where, format) as identified:
+        if identified.holds_records:
             return inspect_records(where, limits)
-        if found.kind == "model":
+        if identified.kind == "model":
             from ..codecs.saved_model.summary import describe
 
             return describe(where, limits)
-        with lazy.open_identified(where, found, format, limits, options) as file:
+        with lazy.open_identified(where, identified, format, limits, options) as file:
             return _summary(file)
 
 
@@ -193,25 +196,28 @@ def verify(
     progress: Callable[[int, int], None] | None = None,
     **options: Any,
 ) -> Verification | RecordVerification:
-    """Reads everything, one tensor (or block of records) at a time, and says whether the file is
-    whole.
+    """Reads all of a file, one tensor or block of records at a time, and returns whether it is
+    intact.
 
-    `progress` is called with (bytes done, bytes in all).
+    `progress` is called with (bytes done, bytes in total).
 
-    >>> import numpy as np
-    >>> from tensorwire import dumps
-    >>> blob = bytearray(dumps({"x": np.zeros(9)}, checksum=True))
-    >>> bool(verify(blob)), blob.append(0), verify(blob).problems
-    (True, None, ['1 bytes behind the last tensor (format safetensors, byte 328)'])
+    >>> import numpy as np, tensorwire as tw
+    >>> blob = bytearray(tw.dumps({"x": np.zeros(9)}, checksum=True))
+    >>> bool(tw.verify(blob))
+    True
+    >>> blob.append(0)
+    >>> len(tw.verify(blob).problems)
+    1
     """
     with contextlib.ExitStack() as stack:
         try:
-            found = stack.enter_context(identify(where, format))
-            if found.holds_records:
+            identified = stack.enter_context(identify(where, format))
+            if identified.holds_records:
                 return verify_records(where, limits, progress)
-            file = lazy.open_identified(where, found, format, limits, options)
+            file = lazy.open_identified(where, identified, format, limits, options)
         except TransportError:
-            raise  # It says nothing about the file.
+            # A connection that breaks says nothing about the file.
+            raise
         except TensorwireError as error:
             limited = isinstance(error, LimitError)
             return Verification(False, error.path, error.format, 0, 0, False, [str(error)], limited)
@@ -227,10 +233,10 @@ def _verify_tensors(file: lazy.File, progress: Callable[[int, int], None] | None
         names = [*file, *file.unlisted]
         total = sum(tensor.nbytes for tensor in file.values()) if progress is not None else 0
         for name in names:
-            known = True
+            supported = True
             try:
                 tensor = file[name]
-                known = tensor.kind != "unreadable"
+                supported = tensor.kind != "unreadable"
                 tensor.read()
                 count, nbytes = count + 1, nbytes + tensor.nbytes
                 if progress is not None:
@@ -238,7 +244,7 @@ def _verify_tensors(file: lazy.File, progress: Callable[[int, int], None] | None
             except TransportError:
                 raise
             except TensorwireError as error:
-                if not known or isinstance(error, UnsupportedTensor):
+                if not supported or isinstance(error, UnsupportedTensor):
                     unsupported.append(str(error))
                     continue
                 problems.append(str(error))

@@ -1,5 +1,5 @@
-"""The verbs for bytes, `dumps loads buffers`, and for writing files, `save`. They choose the codec
-and move the bytes.
+"""Encoding of values to bytes and files: `dumps`, `loads`, `buffers` and `save`. They choose the
+codec, and apply compression and quantization.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _FAST = {
     "safetensors": (kernels.encode_named, kernels.decode_named),
     "tensorproto": (kernels.encode_dense, kernels.decode_dense),
 }
-"""One native step for plain arrays, by format; None for anything that is not plain, which then goes
-through the codec.
+"""Native functions that encode and decode plain arrays in one step, by format. They return None for
+any other value, which then goes through the codec.
 """
 
 
 def formats() -> dict[str, Format]:
-    """Every format there is, by name: what it is for, whether `loads` recognises it, its file
-    suffixes.
+    """Returns all tensor formats by name, with their purpose and file extensions.
 
-    >>> list(formats())
+    >>> import tensorwire as tw
+    >>> list(tw.formats())
     ['safetensors', 'tensorproto', 'npy', 'npz', 'arrow', 'parquet', 'protobuf', 'json',
     'checkpoint', 'keras', 'example', 'raw']
     """
@@ -51,7 +51,7 @@ def formats() -> dict[str, Format]:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """What `dumps`, `buffers` and `save` may be asked for, whatever the format."""
+    """The options of `dumps`, `buffers` and `save` that all formats share."""
 
     compression: str | None = None
     level: int | None = None
@@ -65,11 +65,11 @@ class WriteOptions:
     drop_metadata: bool = False
     keep_device: bool = False
     own: Mapping[str, Any] = field(default_factory=dict)
-    """The format's own options."""
+    """The options of the format."""
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> WriteOptions:
-        """From the keywords of a call."""
+        """The options from the keywords of a call."""
         shared = {name: option for name, option in options.items() if name in PACKING_OPTIONS}
         own = {name: option for name, option in options.items() if name not in shared}
         return cls(**shared, own=own)
@@ -77,47 +77,50 @@ class WriteOptions:
 
 @spelled(signatures.buffers)
 def buffers(value: object, format: str = DEFAULT_FORMAT, **options: Any) -> list[Any]:
-    """The bytes of `dumps` as a list of buffers, large data not copied: they are the tensor's own
-    memory, so send them before changing it.
+    """Encodes a value like `dumps`, and returns a list of buffers without copying large tensors.
 
-    >>> import numpy as np
-    >>> [len(part) for part in buffers(np.zeros(1_000_000, np.float32), "tensorproto")]
+    Large buffers are the memory of the tensors, so send or write them before you change a tensor.
+    Options and errors are those of `dumps`.
+
+    >>> import numpy as np, tensorwire as tw
+    >>> [len(part) for part in tw.buffers(np.zeros(1_000_000, np.float32), "tensorproto")]
     [15, 4000000]
     """
     return encode(value, format, options)
 
 
 def encode(value: object, format: str, options: Mapping[str, Any]) -> list[Any]:
-    """`buffers`, with the options as one mapping."""
+    """`buffers` with the options as one mapping."""
     if not options:
         if format in _FAST and _is_small(value):
             whole = _FAST[format][0](value)
             if whole is not None:
                 return [whole]
         return codec(format, {}).encode(value)
-    asked = WriteOptions.of(options)
+    chosen = WriteOptions.of(options)
     own, stream = compressing(
-        format, asked.compression, asked.level, asked.threads, asked.per_tensor, asked.shuffle
+        format, chosen.compression, chosen.level, chosen.threads, chosen.per_tensor, chosen.shuffle
     )
-    encoder, expanded = codec(format, {**asked.own, **own}), 0
-    if asked.keep_device:
+    encoder, expanded = codec(format, {**chosen.own, **own}), 0
+    if chosen.keep_device:
         value = frameworks.tensor(value, keep_device=True)
-    if asked.quantize:
+    if chosen.quantize:
         from ..transforms.quantization import tree
 
-        value = tree.quantized(value, asked.quantize, asked.axis, asked.nonfinite)
+        value = tree.quantized(value, chosen.quantize, chosen.axis, chosen.nonfinite)
+        # A reader's limits hold for the dequantized size, which the compressor has to know.
         expanded = tree.expanded(value)
         if "packing" in own:
             packing = replace(own["packing"], expanded=expanded)
-            encoder = codec(format, {**asked.own, "packing": packing})
-    elif asked.axis is not None or asked.nonfinite != "raise":
-        raise TypeError("axis= and nonfinite= say how to quantize=, which is not there")
-    chunks = _encode(encoder, value, asked.metadata, asked.drop_metadata)
+            encoder = codec(format, {**chosen.own, "packing": packing})
+    elif chosen.axis is not None or chosen.nonfinite != "raise":
+        raise TypeError("axis= and nonfinite= need quantize=")
+    chunks = _encode(encoder, value, chosen.metadata, chosen.drop_metadata)
     if stream is None:
         return chunks
     from ..transforms.compression.oneshot import compress
 
-    return list(compress(chunks, stream, asked.level, asked.threads, expanded))
+    return list(compress(chunks, stream, chosen.level, chosen.threads, expanded))
 
 
 def compressing(
@@ -128,20 +131,21 @@ def compressing(
     per_tensor: bool,
     shuffle: bool,
 ) -> tuple[dict[str, Any], str | None]:
-    """(options of a codec that compresses by itself, the whole or each tensor; the compression of
-    the stream that it writes)
+    """(the compression options of the codec, the compression of the whole stream that it writes)
+
+    Some formats compress by themselves, and some compress each tensor; all others are compressed as
+    a whole.
     """
     if compression is None and (per_tensor or level is not None or threads is not None):
-        raise TypeError(
-            "level=, threads= and per_tensor= say how to compress; name a compression= with them"
-        )
+        raise TypeError("level=, threads= and per_tensor= need compression=")
     row = TENSOR_FORMATS.get(format)
     if row is not None and (per_tensor or shuffle) and not row.packs:
         able = ", ".join(row.name for row in TENSOR_FORMATS.values() if row.packs)
+        option = "per_tensor" if per_tensor else "shuffle"
         raise EncodeError(
-            f"{'per_tensor' if per_tensor else 'shuffle'}=True is for formats that can say so to a"
-            f" reader: {able}",
+            f"{format} does not support {option}=True",
             format=format,
+            hint=f"formats that support it: {able}",
         )
     if per_tensor or shuffle:
         from ..transforms.compression.packing import Packing
@@ -162,12 +166,14 @@ def _encode(
     if metadata and isinstance(value, Bundle):
         texts = {**value.metadata, **metadata}
         return codec.encode(Bundle(value, texts, value.tensor_metadata))
-    # Bundle checks that metadata are text.
+    # Bundle checks that the metadata is text.
     return codec.encode(value, Bundle({}, metadata).metadata if metadata else None)
 
 
 def _is_small(value: Any) -> bool:
-    """Whether all arrays would be copied next to their header anyway, so that one buffer is best."""
+    """Whether all arrays are so small that they are copied next to their header anyway. Then one
+    buffer is best.
+    """
     if type(value) is not dict:
         return type(value) is np.ndarray and value.nbytes <= memory.INLINE
     total = 0
@@ -180,19 +186,23 @@ def _is_small(value: Any) -> bool:
 
 @spelled(signatures.dumps)
 def dumps(value: Any, format: str = DEFAULT_FORMAT, **options: Any) -> bytes:
-    """Any tensor, of any framework, or nested dicts, lists and tuples of them, as bytes.
+    """Encodes a tensor of any framework, or nested dicts, lists and tuples of them, as bytes.
 
-    `compression` ("gzip", "zlib", "zstd", "lz4", "snappy", with a `level` and `threads`) is for the
-    whole stream, or with `per_tensor=True` for each tensor alone, which stays lazy; `shuffle=True`
-    sorts the bytes of numbers by their place first. `quantize` ("int8", "bfloat16" ..., or a scheme
-    by name) stores floats in fewer bits, along an `axis` or not; see docs/quantization.md.
+    compression   "gzip", "zlib", "zstd", "lz4" or "snappy" for all bytes, with a `level` and
+                  `threads`
+    per_tensor    compresses each tensor separately, so that files can be read lazily
+    shuffle       groups the bytes of numbers by significance, so that they compress better
+    quantize      stores floats in fewer bits: "int8", "bfloat16" ..., or a dict of schemes by
+                  name, along `axis`; see docs/quantization.md
+    metadata      text metadata, for formats that have it (or pass a `tw.Bundle`)
+    drop_metadata leaves all text metadata out
+    keep_device   adds the device and name of each tensor to the metadata
 
-    `metadata={...}` adds text, where the format keeps it (or pass a Bundle); `drop_metadata=True`
-    leaves all such text out. `keep_device=True` writes a Bundle that also says each tensor's device
-    and name. Other options are the format's own (docs/formats.md).
+    Other options are those of the format (docs/formats.md). Raises `EncodeError` if the format
+    cannot hold the value, and `UnknownFormatError`.
 
-    >>> import numpy as np
-    >>> loads(dumps({"x": np.float32([1, 2]), "step": 7}))
+    >>> import numpy as np, tensorwire as tw
+    >>> tw.loads(tw.dumps({"x": np.float32([1, 2]), "step": 7}))
     {'x': array([1., 2.], dtype=float32), 'step': 7}
     """
     if not options and format in _FAST:
@@ -217,23 +227,29 @@ def loads(
     limits: Limits | None = None,
     **options: Any,
 ) -> Any:
-    """The value that `dumps` wrote, or that TensorFlow, NumPy, PyArrow or safetensors did.
+    """Decodes bytes of `dumps`, or of TensorFlow, NumPy, PyArrow or safetensors.
 
-    Without `format` it is recognised from the bytes; for bytes from strangers name it (a tuple
-    allows several). So is the compression (gzip, zstd, lz4), but never zlib and snappy. Arrays are
-    read-only, views of `data` where it is aligned; `copy=True` gives writable ones, `copy=False`
-    demands views. `to`, `device`, `cast` are those of `tw.to`. What was quantized comes back as
-    floats; `dequantize=False` gives the codes (`tw.Quantized`).
+    format      recognized from the bytes by default; name it for untrusted bytes (a tuple allows
+                several formats)
+    compression gzip, zstd and lz4 are recognized; zlib and snappy must be named
+    copy        by default arrays are read-only views of `data` where it is aligned; True returns
+                writable copies, False raises if a copy would be needed
+    to, device, cast  those of `tw.to`
+    dequantize  False returns quantized tensors as `tw.Quantized` instead of floats
 
-    >>> import numpy as np
-    >>> loads(dumps(np.int64([1, 2]), "tensorproto"))
+    Other options are those of the format. Raises `DecodeError` for invalid bytes (`TruncatedError`,
+    `ChecksumError` or `LimitError` where that is known), `UnknownFormatError` if the format is not
+    recognized, and `UsageError` for an argument that is not bytes.
+
+    >>> import numpy as np, tensorwire as tw
+    >>> tw.loads(tw.dumps(np.int64([1, 2]), "tensorproto"))
     array([1, 2])
     """
     plain = limits is None and not options and device is None and compression is None and dequantize
     try:
         if plain and to == "numpy" and copy is not False and (format is None or format in _FAST):
-            # TensorFlow's usual message begins with 08 dtype 12, which no other format that we
-            # recognise does, so trying it first is safe.
+            # A usual TensorProto begins with 08 dtype 12, and no other format that we recognize
+            # does, so it is safe to try it first.
             value = (
                 kernels.decode_dense(data, copy is True)
                 if format is None
@@ -248,16 +264,18 @@ def loads(
         if isinstance(error, TensorwireError):
             raise
         raise _not_bytes(data) from None
+    # torch and JAX do not take read-only memory, and would copy it again.
     if copy is None and to in ("torch", "jax"):
-        copy = True  # they take no read-only memory, and would copy it again
+        copy = True
     budget = (limits or DEFAULT).call(len(view))
     packed = compression or compression_of(view, format)
     if packed is not None:
         if copy is False:
             raise DecodeError(
-                f"copy=False, but the bytes are compressed ({packed}); leave copy out",
+                f"copy=False, but the bytes are compressed ({packed})",
                 format=packed,
                 offset=0,
+                hint="leave copy= out",
             )
         view = decompress(view, packed, budget)
     value = decode(view, format, copy, budget, options)
@@ -269,9 +287,7 @@ def loads(
 
 
 def decode_plain(data: bytes, format: Allowed, compression: str | None) -> Any:
-    """The value of bytes that are plain tensors, in one native step and in memory of its own; None
-    for anything else.
-    """
+    """Decodes plain tensors in one native step, into new memory; None for any other bytes."""
     if compression is not None or not (format is None or format in _FAST):
         return None
     if format is None:
@@ -281,14 +297,14 @@ def decode_plain(data: bytes, format: Allowed, compression: str | None) -> Any:
 
 
 def _not_bytes(data: Any) -> UsageError:
-    """The error for something else than bytes, with the call that takes it."""
+    """The error for an argument that is not bytes, with a hint for the call that takes it."""
     hint: str | None
     if isinstance(data, str) and data.lstrip()[:1] in ("{", "["):
-        hint = "JSON text is read by tw.loads(text.encode())"
+        hint = "for JSON text use tw.loads(text.encode())"
     elif isinstance(data, (str, os.PathLike)):
-        hint = "a file is read by tw.load(path)"
+        hint = "for a file use tw.load(path)"
     elif hasattr(data, "read"):
-        hint = "a file object is read by tw.load(file), a stream of tw.write by tw.read(stream)"
+        hint = "for a file object use tw.load(file), for a stream of tw.write use tw.read(stream)"
     else:
         hint = "pass bytes(x)" if hasattr(data, "tobytes") else None
     return UsageError(
@@ -300,17 +316,19 @@ def _not_bytes(data: Any) -> UsageError:
 def save(
     where: Any, value: Any, format: str | None = None, *, durable: bool = True, **options: Any
 ) -> None:
-    """Writes a value to a file, whole or not at all, or to a binary file object.
+    """Writes a value to a file, complete or not at all, or to a binary file object.
 
-    The format is the one that the name asks for, unless given, and so is the compression
-    (`x.safetensors.zst`). A file is replaced through a temporary sibling, fsync and rename: a
-    reader sees the old or the new one, and so does whoever comes after a crash; `durable=False`
-    skips the fsync. Options are those of `dumps`.
+    By default the name of the file says the format and the compression (`x.safetensors.zst`). A
+    file is replaced with a temporary file, fsync and rename: readers see the old file or the new
+    one, also after a crash. `durable=False` skips the fsync. Other options are those of `dumps`.
 
-    >>> import tempfile, numpy as np
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save(f"{folder}/x.safetensors", {"x": np.arange(3)}, metadata={"model": "nmt-v2"})
-    ...     os.path.getsize(f"{folder}/x.safetensors")
+    Raises `EncodeError` if the format cannot hold the value, `UnknownFormatError` if the format is
+    unknown, and `UsageError` if `where` is not a path or a file object.
+
+    >>> import os, tempfile, numpy as np, tensorwire as tw
+    >>> path = f"{tempfile.mkdtemp()}/x.safetensors"
+    >>> tw.save(path, {"x": np.arange(3)}, metadata={"model": "nmt-v2"})
+    >>> os.path.getsize(path)
     152
     """
     if hasattr(where, "write"):
@@ -322,7 +340,7 @@ def save(
         swapped = isinstance(value, (str, os.PathLike)) or hasattr(value, "write")
         raise UsageError(
             f"save writes to a path or a binary file object, not to {type(where).__name__}",
-            hint="the path comes first: tw.save(path, value)" if swapped else None,
+            hint="pass the path first: tw.save(path, value)" if swapped else None,
         )
     try:
         name = format or format_of(where)
@@ -332,12 +350,13 @@ def save(
 
             if options.get("compression"):
                 raise EncodeError(
-                    "TensorFlow reads no compressed checkpoints; tw.dumps compresses anything",
+                    "checkpoints cannot be compressed: TensorFlow does not read them",
                     format=name,
+                    hint="leave compression= out",
                 )
             if storage.is_url(where):
                 raise EncodeError(
-                    "a checkpoint is several files, which are written to a local folder",
+                    "a checkpoint is several files, and can only be written to a local folder",
                     format=name,
                 )
             write_files(os.fspath(where), chunks, durable)
@@ -352,26 +371,28 @@ def save(
 
 
 def as_named(path: str | os.PathLike[str], format: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The options with the compression that a file's name asks for."""
+    """The options with the compression that the name of a file says."""
     _, named = by_name(path)
     if named is None:
         return options
     given = options.get("compression", named)
     if given != named or options.get("per_tensor"):
+        option = "per_tensor=True" if given == named else f"compression={given!r}"
         raise EncodeError(
-            f"the name asks for a stream of {named}, the options for something else; leave its last"
-            " suffix out",
+            f"the name of the file says {named}, which contradicts {option}",
             format=format,
+            hint="leave out the last extension",
         )
     if format in TENSOR_FORMATS and TENSOR_FORMATS[format].compressions:
         raise EncodeError(
-            f"{format} compresses by itself: leave the last suffix out, and pass compression=",
+            f"{format} compresses by itself, and cannot be compressed with {named} as a whole",
             format=format,
+            hint="leave out the last extension, and pass compression=",
         )
     return {**options, "compression": named}
 
 
-# For callers inside the package, which pass on any text as a format and any options.
+# The same functions for callers in the package, which pass any text as a format and any options.
 untyped_dumps: Callable[..., bytes] = dumps
 untyped_loads: Callable[..., Any] = loads
 untyped_save: Callable[..., None] = save

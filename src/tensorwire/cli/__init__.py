@@ -1,7 +1,7 @@
-"""The command `tensorwire`: one module a command, each a thin call of the public API.
+"""The command `tensorwire`: one module per command, each a thin call of the public API.
 
-Exit status: 0 all is well, 1 bad data, 2 wrong usage; 130 after Ctrl-C, 141 if nobody reads on.
-Errors are one line; `--debug` shows the traceback.
+Exit status: 0 success, 1 bad data (or files that differ), 2 wrong usage, 130 after Ctrl-C, 141
+after a broken pipe. An error is printed as one line; `--debug` shows the traceback.
 """
 
 from __future__ import annotations
@@ -17,86 +17,84 @@ from . import arguments, terminal
 from .parsing import WIDEST, Parser, complaint
 
 GROUPS = {
-    "look": {
-        "inspect": "show what is in a file: names, kinds, dtypes, shapes, sizes, metadata",
-        "show": "print values: statistics, corners, heat maps, histograms, rows, records",
-        "schema": "show the features of record files: kinds, shapes, presence, ranges",
-        "count": "count the records of record files",
-        "view": "look into files on a local web page",
+    "inspect files": {
+        "inspect": "list the tensors or features in a file: kind, dtype, shape, size, metadata",
+        "show": "print values: statistics, slices, heat maps, histograms, rows, records",
+        "schema": "show the features of record files: kind, shape, presence, range",
+        "count": "count the records in record files",
+        "view": "browse files on a local web page",
     },
-    "check and change": {
-        "verify": "read everything in a file or dataset and say whether it is whole",
-        "repair": "write the good records of a damaged record file to a new one",
+    "check and convert": {
+        "verify": "read a whole file or dataset and report damage",
+        "repair": "copy the good records of a damaged record file to a new file",
         "convert": (
-            "write tensors or records to another file or folder, in any format, renamed, cast,"
-            " filtered or in shards"
+            "convert tensor files and datasets to another format; rename, cast, filter or shard"
+            " them"
         ),
-        "dataset": "count, split, sample, merge or shuffle a dataset of many files",
-        "diff": "say what is different between two tensor files of any format",
+        "dataset": "compute statistics of a dataset, or split, sample, merge or shuffle it",
+        "diff": "compare two tensor files of any format",
     },
     "choose a format": {
         "formats": "list the formats and what each is for",
         "profile": (
-            "measure every format and compression on a file's tensors, and say which is best"
+            "measure every format and compression on a file's tensors and recommend the best"
         ),
-        "demo": "take a translation model's predictions through every format",
+        "demo": "write a translation model's predictions in every format and read them back",
     },
-    "talk to models": {
-        "request": "build, check, print or send a request to a model",
+    "model servers": {
+        "request": "build, check, print or send a request to a model server",
         "serve": (
-            "serve SavedModels by the protocols of TensorFlow Serving and KServe, for laptops"
+            "serve SavedModels with the protocols of TensorFlow Serving and KServe, for laptops"
             " and CI"
         ),
     },
-    "set up": {
-        "completion": (
-            "print a script that completes commands, options and file names in your shell"
-        ),
+    "shell": {
+        "completion": "print a completion script for bash, zsh or fish",
     },
 }
-COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
-ABOUT = "Any tensor, any wire: bit-exact, fast, safe, and without TensorFlow."
+COMMANDS = {name: help for group in GROUPS.values() for name, help in group.items()}
+ABOUT = "Move tensors between frameworks, files, records and model servers, without TensorFlow."
 OPTIONS = {
     "--version": "show the version",
     "--debug": "show the traceback of an error",
-    "-h, --help": "show this help; tensorwire COMMAND --help shows a command's own",
+    "-h, --help": "show this help; use tensorwire COMMAND --help for the options of a command",
 }
 INTERRUPTED, UNREAD = 130, 141
-"""What shells say of programs that ended by SIGINT and by SIGPIPE."""
+"""The exit statuses that shells use for programs ended by SIGINT and by SIGPIPE."""
 
 
 def parser(command: str) -> Parser:
-    """The parser of a command. Only its module gets loaded, so that `--help` is quick."""
-    made = Parser(f"tensorwire {command}")
-    made.description = COMMANDS[command][0].upper() + COMMANDS[command][1:] + "."
-    importlib.import_module(f"{__name__}.{command}").options(made)
-    arguments.add_always(made)
-    return made
+    """Return the parser of a command. Only its module is imported, so that `--help` is fast."""
+    result = Parser(f"tensorwire {command}")
+    result.description = COMMANDS[command][0].upper() + COMMANDS[command][1:] + "."
+    importlib.import_module(f"{__name__}.{command}").options(result)
+    arguments.add_always(result)
+    return result
 
 
 def top_help(width: int) -> str:
-    """All commands, by what they are for."""
+    """Return the help text of `tensorwire` itself: all commands, grouped by purpose."""
     import textwrap
 
     lines = ["usage: tensorwire COMMAND [options] ...", "", ABOUT]
     for heading, group in [*GROUPS.items(), ("options", OPTIONS)]:
         lines += ["", f"{heading}:"]
-        for name, about in group.items():
-            first, *rest = textwrap.wrap(about, max(width - 15, 24))
+        for name, help in group.items():
+            first, *rest = textwrap.wrap(help, max(width - 15, 24))
             lines += [f"  {name:11}  {first}", *(" " * 15 + line for line in rest)]
-    return "\n".join([*lines, "", "Exit status: 0 all is well, 1 bad data, 2 wrong usage.", ""])
+    return "\n".join([*lines, "", "Exit status: 0 success, 1 bad data, 2 wrong usage.", ""])
 
 
 def main(words: list[str] | None = None) -> int:
-    """Runs one command and returns its exit status."""
-    given = sys.argv[1:] if words is None else words
+    """Run one command and return its exit status."""
+    arguments_given = sys.argv[1:] if words is None else words
     if hasattr(sys.stdout, "reconfigure"):
-        # a terminal that lacks a character gets its number
+        # A character that the terminal's encoding lacks is printed as an escape, not as an error.
         sys.stdout.reconfigure(errors="backslashreplace")
-    command, debug = "", "--debug" in given
+    command, debug = "", "--debug" in arguments_given
     try:
         try:
-            command, rest = _command(given)
+            command, rest = _command(arguments_given)
             status = _run(command, rest)
             sys.stdout.flush()
             return status
@@ -122,19 +120,21 @@ def main(words: list[str] | None = None) -> int:
         return 1
 
 
-def _command(given: list[str]) -> tuple[str, list[str]]:
-    """(the command, or nothing; what follows it)"""
-    for number, word in enumerate(given):
+def _command(words: list[str]) -> tuple[str, list[str]]:
+    """Split the command line: (the command, or "" for `--help` and `--version`; the rest)."""
+    for number, word in enumerate(words):
         if word in ("-h", "--help", "--version"):
             return "", [word]
         if word == "--debug":
             continue
         if word.startswith("-"):
-            raise UsageError(f"no option {word}; options of a command stand behind it")
+            raise UsageError(
+                f"unknown option {word}", hint="options of a command go after the command"
+            )
         if word not in COMMANDS:
-            raise UsageError(f"no command {word!r:.60}{choices(word, COMMANDS)}")
-        return word, given[number + 1 :]
-    raise UsageError("which command?")
+            raise UsageError(f"unknown command {word!r:.60}{choices(word, COMMANDS)}")
+        return word, words[number + 1 :]
+    raise UsageError("a command is required")
 
 
 def _run(command: str, rest: list[str]) -> int:
@@ -147,7 +147,8 @@ def _run(command: str, rest: list[str]) -> int:
         return 0
     try:
         args: Any = parser(command).parsed(rest)
-    except SystemExit as done:  # --help
+    except SystemExit as done:
+        # argparse prints the help itself and then exits.
         return int(done.code or 0)
     status: int = importlib.import_module(f"{__name__}.{command}").run(args)
     return status
@@ -155,7 +156,7 @@ def _run(command: str, rest: list[str]) -> int:
 
 def _usage(command: str) -> str:
     more = (
-        f"; tensorwire {command} --help says more"
+        f"; tensorwire {command} --help lists the options"
         if command
         else "; tensorwire --help lists the commands"
     )
@@ -167,5 +168,8 @@ def _usage(command: str) -> str:
 
 
 def _forget_stdout() -> None:
-    """Python would complain at its end that it cannot write what is left."""
+    """Redirect standard output to the null device after a broken pipe.
+
+    Otherwise Python reports an error when it flushes standard output at exit.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""The same options for the same things, in every command."""
+"""Options and argument types that several commands share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from .._limits import Limits
 
 FILES = "files"
-"""What an argument is completed with: the names of files."""
+"""Marks an argument that shells complete with file names."""
 _FILE_WORDS = {
     "FILE",
     "DIR",
@@ -30,70 +30,70 @@ _FILE_WORDS = {
 
 def add_file(
     parser: argparse.ArgumentParser,
-    what: str = "a tensor file, checkpoint or record file, or - for standard input",
+    help: str = "a tensor file, checkpoint or record file, or - for standard input",
 ) -> None:
-    parser.add_argument("file", metavar="FILE", help=what)
+    """Add the argument FILE and its `--format`."""
+    parser.add_argument("file", metavar="FILE", help=help)
     add_format(parser)
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:
+    """Add `--format` for the format of a tensor or record file."""
     _add_format(
-        parser, "--format", "the format, if it should not be recognised from the bytes", "format"
+        parser, "--format", "the format of the file (default: detected from its bytes)", "format"
     )
 
 
-def add_formats(parser: argparse.ArgumentParser, known: str, to: str) -> None:
-    """Of what is read and what is written; `known` is "dataset" for those of datasets, or "any"."""
-    _add_format(parser, "--to", f"the format to write, {to}", known)
-    _add_format(
-        parser, "--format", "the format of the source, if it should not be recognised", known
-    )
+def add_formats(parser: argparse.ArgumentParser, group: str, to: str) -> None:
+    """Add `--to` and `--format`; `group` is "dataset" for the formats of datasets, or "any"."""
+    _add_format(parser, "--to", f"the format to write (default: {to})", group)
+    _add_format(parser, "--format", "the format of the source (default: detected)", group)
 
 
-def _add_format(parser: argparse.ArgumentParser, option: str, help: str, known: str) -> None:
+def _add_format(parser: argparse.ArgumentParser, option: str, help: str, group: str) -> None:
     completed(
         parser.add_argument(
-            option, type=functools.partial(format_name, known=known), metavar="FORMAT", help=help
+            option, type=functools.partial(format_name, group=group), metavar="FORMAT", help=help
         ),
-        known,
+        group,
     )
 
 
 def add_records(parser: argparse.ArgumentParser) -> None:
+    """Add the argument FILE for one or more record files."""
     parser.add_argument(
         "files",
         nargs="+",
         metavar="FILE",
-        help="a record file, or a pattern of many ('train-*.tfrecord')",
+        help="a record file, or a glob pattern ('train-*.tfrecord')",
     )
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add `--json`."""
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def add_names(parser: argparse.ArgumentParser, help: str) -> None:
-    """One list of tensors or features, under both of its names."""
+    """Add one list of tensors or features under both of its option names."""
     parser.add_argument("--names", "--columns", type=names, metavar="A,B", help=help)
 
 
 def add_limits(parser: argparse.ArgumentParser) -> None:
-    """The ceilings on what a file may ask for, raised by whoever trusts it."""
-    about = (
-        "raise a limit for a file that you trust: expansion=4GiB, names=2000000 (docs/safety.md)"
-    )
+    """Add `--limit`, which raises a safety limit for a trusted file."""
+    help = "raise a limit for a file that you trust: expansion=4GiB, names=2000000 (docs/safety.md)"
     parser.add_argument(
-        "--limit", action="append", type=limit, default=[], metavar="NAME=N", help=about
+        "--limit", action="append", type=limit, default=[], metavar="NAME=N", help=help
     )
 
 
 def limits_of(args: argparse.Namespace) -> Limits | None:
-    """What --limit says; None if it says nothing."""
+    """Return the limits given by `--limit`, or None if there are none."""
     return Limits(**dict(args.limit)) if args.limit else None
 
 
 def add_always(parser: argparse.ArgumentParser) -> None:
-    """What every command has, at the end of its help."""
+    """Add the options that every command has, at the end of its help."""
     parser.add_argument(
         "--debug",
         action="store_true",
@@ -104,22 +104,20 @@ def add_always(parser: argparse.ArgumentParser) -> None:
 
 
 def examples(parser: argparse.ArgumentParser, *lines: str) -> None:
-    """Command lines for the end of the help; they are run by a test."""
+    """Set the example command lines at the end of the help. A test runs them."""
     parser.epilog = "examples:\n" + "\n".join(f"  tensorwire {line}" for line in lines)
 
 
 def completed(action: argparse.Action, by: str | tuple[str, ...]) -> argparse.Action:
-    """Says what a shell offers for an argument: FILES, "format" or another word for which of them,
-    or words.
-    """
+    """Set what shells complete an argument with: FILES, a group of formats, or fixed words."""
     action.completed = by  # type: ignore[attr-defined]
     return action
 
 
 def offered(action: argparse.Action) -> str | tuple[str, ...] | None:
-    """What a shell offers: words, FILES, or nothing."""
+    """Return what shells complete an argument with: words, FILES, or None."""
     by = getattr(action, "completed", None)
-    if by in _KNOWN:
+    if by in _GROUPS:
         return tuple(_formats(by))
     if by is not None:
         return by  # type: ignore[no-any-return]
@@ -133,60 +131,63 @@ def offered(action: argparse.Action) -> str | tuple[str, ...] | None:
     )
 
 
-_KNOWN = ("format", "dataset", "any")
+_GROUPS = ("format", "dataset", "any")
 
 
-def _formats(known: str) -> list[str]:
-    """Those of tensors, of datasets, or all."""
+def _formats(group: str) -> list[str]:
+    """Return the names of the formats of files ("format"), of datasets ("dataset"), or of both."""
     from ..codecs import TENSOR_FORMATS
 
     of_files = [*TENSOR_FORMATS, "saved_model", "tfrecord"]
-    if known == "format":
+    if group == "format":
         return of_files
     from ..codecs import ROW_FORMATS
 
     return (
-        list(ROW_FORMATS) if known == "dataset" else list(dict.fromkeys([*of_files, *ROW_FORMATS]))
+        list(ROW_FORMATS) if group == "dataset" else list(dict.fromkeys([*of_files, *ROW_FORMATS]))
     )
 
 
-def checked(work: Callable[[str], Any], keep: bool = False) -> Callable[[str], Any]:
-    """For argparse: what `work` makes of the text (or the text itself, once it is known that it can
-    be read).
+def checked(parse: Callable[[str], Any], keep: bool = False) -> Callable[[str], Any]:
+    """Return an argparse type that parses the text and reports a ValueError as wrong usage.
+
+    With `keep` the text itself is the value: it is only checked here and parsed later.
     """
 
     def check(text: str) -> Any:
         try:
-            found = work(text)
+            value = parse(text)
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
-        return text if keep else found
+        return text if keep else value
 
     return check
 
 
-def format_name(text: str, known: str = "format") -> str:
-    """The name of a format that there is."""
+def format_name(text: str, group: str = "format") -> str:
+    """Check the name of a format."""
     from .._errors import choices
 
-    if text not in (there := _formats(known)):
-        raise argparse.ArgumentTypeError(f"no format {text!r}{choices(text, there)}")
+    if text not in (available := _formats(group)):
+        raise argparse.ArgumentTypeError(f"unknown format {text!r}{choices(text, available)}")
     return text
 
 
 def names(text: str) -> list[str]:
-    """
+    """Parse a comma-separated list of names.
+
     >>> names("a,b")
     ['a', 'b']
     """
-    found = [word.strip() for word in text.split(",")]
-    if not all(found):
-        raise argparse.ArgumentTypeError(f"names with commas between them, not {text!r:.60}")
-    return found
+    result = [word.strip() for word in text.split(",")]
+    if not all(result):
+        raise argparse.ArgumentTypeError(f"expected names separated by commas, found {text!r:.60}")
+    return result
 
 
 def limit(text: str) -> tuple[str, int]:
-    """
+    """Parse the value of `--limit`.
+
     >>> limit("expansion=4GiB")
     ('expansion', 4294967296)
     """
@@ -194,10 +195,11 @@ def limit(text: str) -> tuple[str, int]:
     from ..api.rename_rules import size
 
     name, equals, number = text.partition("=")
-    known = [field.name for field in fields(Limits)]
-    if not equals or name not in known:
+    limit_names = [field.name for field in fields(Limits)]
+    if not equals or name not in limit_names:
         raise argparse.ArgumentTypeError(
-            f"NAME=N, such as expansion=4GiB, not {text!r:.60}{choices(name, known)}"
+            f"expected NAME=N, for example expansion=4GiB, found {text!r:.60}"
+            f"{choices(name, limit_names)}"
         )
     try:
         return name, size(number)
@@ -206,12 +208,12 @@ def limit(text: str) -> tuple[str, int]:
 
 
 def count(text: str) -> int:
-    """A number of things, 0 for none or all."""
+    """Parse a non-negative integer."""
     if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r:.40} is no number of things: 0, 1, 2 ...")
+        raise argparse.ArgumentTypeError(f"expected a non-negative integer, found {text!r:.40}")
     return int(text)
 
 
 def read_from(file: str) -> Any:
-    """What the library takes for this argument."""
+    """Return the path itself, or the bytes of standard input for `-`."""
     return sys.stdin.buffer.read() if file == "-" else file

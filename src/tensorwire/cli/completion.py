@@ -1,4 +1,4 @@
-"""tensorwire completion"""
+"""The command `tensorwire completion`: completion scripts for shells."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from .arguments import examples
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.description = """\
-Print a script that completes commands, options, their values and file names.
+Print a shell script that completes commands, options, option values and file names.
 
-  bash  put  eval "$(tensorwire completion bash)"  into ~/.bashrc
-  zsh   put  eval "$(tensorwire completion zsh)"  into ~/.zshrc, behind compinit
-  fish  tensorwire completion fish > ~/.config/fish/completions/tensorwire.fish"""
+  bash  add  eval "$(tensorwire completion bash)"  to ~/.bashrc
+  zsh   add  eval "$(tensorwire completion zsh)"  to ~/.zshrc, after compinit
+  fish  run  tensorwire completion fish > ~/.config/fish/completions/tensorwire.fish"""
     parser.add_argument(
         "shell", metavar="SHELL", choices=sorted(shells.SCRIPTS), help="bash, zsh or fish"
     )

@@ -1,4 +1,4 @@
-"""tensorwire convert"""
+"""The command `tensorwire convert`: tensor files and datasets in another format."""
 
 from __future__ import annotations
 
@@ -32,62 +32,67 @@ from .arguments import (
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    what = (
+    help = (
         "a tensor file, checkpoint or SavedModel, or - for standard input; or a dataset: record"
-        " files, a pattern, a folder, a URL"
+        " files, a glob pattern, a folder or a URL"
     )
-    parser.add_argument("source", metavar="SRC", help=what)
+    parser.add_argument("source", metavar="SRC", help=help)
     parser.add_argument(
         "target",
         metavar="DST",
-        help="the file to write, or - for standard output; of a dataset a folder, too",
+        help="the file to write, or - for standard output; for a dataset a file or a folder",
     )
-    add_formats(parser, "any", "if the name does not say it")
+    add_formats(parser, "any", "from the file name")
     parser.add_argument(
         "--rename",
         action="append",
         type=_rule,
         default=[],
         metavar="RULE",
-        help="like sed: s/pattern/replacement/[gi]",
+        help="rename tensors, as sed does: s/pattern/replacement/[gi]",
     )
-    parser.add_argument("--map", metavar="FILE", help="new names by old name: a JSON object")
+    parser.add_argument(
+        "--map", metavar="FILE", help="rename tensors by a JSON object of old name: new name"
+    )
     parser.add_argument(
         "--dtype",
         action="append",
         type=_dtype,
         default=[],
         metavar="[PATTERN=]D",
-        help="cast floats to D, or only those tensors",
+        help="cast floats to the dtype D, or only the tensors whose names match PATTERN",
     )
     parser.add_argument(
-        "--include", action="append", metavar="PATTERN", help="only tensors that are called so"
+        "--include",
+        action="append",
+        metavar="PATTERN",
+        help="convert only tensors whose names match",
     )
     parser.add_argument(
-        "--exclude", action="append", metavar="PATTERN", help="no tensors that are called so"
+        "--exclude", action="append", metavar="PATTERN", help="leave out tensors whose names match"
     )
     parser.add_argument(
         "--shard-size",
         type=_size,
         metavar="N",
-        help="write files of at most N bytes (5GB) with an index, as the hubs do",
+        help="write shards of at most N bytes (5GB) and an index, as on the Hugging Face Hub",
     )
     parser.add_argument(
-        "--compression", metavar="C", help="gzip, zstd, lz4 ..., as far as the format has it"
+        "--compression", metavar="C", help="gzip, zstd, lz4 ..., if the format supports it"
     )
-    few = (
-        "store floats in fewer bits (int8, bfloat16 ...), or only those tensors; of a dataset,"
-        " those columns"
+    quantize = (
+        "store floats in fewer bits (int8, bfloat16 ...), or only the named tensors; for a dataset"
+        " the named columns"
     )
     parser.add_argument(
-        "--quantize", action="append", default=[], metavar="[NAME=]SCHEME", help=few
+        "--quantize", action="append", default=[], metavar="[NAME=]SCHEME", help=quantize
     )
     dataset.add_choice(parser, "datasets: ")
     parser.add_argument(
         "--shuffle",
         type=count,
         metavar="SEED",
-        help="datasets: one order over all records, the same for the same seed",
+        help="datasets: shuffle all records; the same seed gives the same order",
     )
     parser.add_argument(
         "--cast",
@@ -95,13 +100,13 @@ def options(parser: argparse.ArgumentParser) -> None:
         type=_cast,
         default=[],
         metavar="NAME=D",
-        help="datasets: a column as another dtype, rounded if need be",
+        help="datasets: cast a column to another dtype, with rounding",
     )
     parser.add_argument(
         "--tensors",
         type=names,
         metavar="A,B",
-        help="datasets: features that an Example keeps exactly, as TensorProtos",
+        help="datasets: store these features bit-exactly in an Example, as TensorProtos",
     )
     dataset.add_run(parser)
     add_limits(parser)
@@ -125,7 +130,7 @@ _size = checked(rename_rules.size, keep=True)
 def _parsed_cast(text: str) -> None:
     name, equals, dtype = text.rpartition("=")
     if not name or not equals:
-        raise ValueError(f"{text!r} is no NAME=D, such as label=int32")
+        raise ValueError(f"expected NAME=D, for example label=int32, found {text!r}")
     dtypes.named(dtype)
 
 
@@ -136,7 +141,7 @@ def run(args: argparse.Namespace) -> int:
     if (
         args.source != "-"
         and args.target != "-"
-        and is_dataset(args.source, args.target, args.to, _asked(args))
+        and is_dataset(args.source, args.target, args.to, _dataset_options(args))
     ):
         terminal.show(_dataset(args), args.json)
         return 0
@@ -144,7 +149,9 @@ def run(args: argparse.Namespace) -> int:
         terminal.show(_convert(args, args.target), args.json)
         return 0
     if args.to is None or args.shard_size is not None:
-        raise UsageError("to standard output goes one file, in the format that --to names")
+        raise UsageError(
+            "writing to standard output needs --to FORMAT and does not support --shard-size"
+        )
     with tempfile.TemporaryDirectory(prefix="tensorwire-") as folder:
         target = os.path.join(folder, "target")
         report = _convert(args, target)
@@ -161,8 +168,8 @@ _OF_DATASETS = ("columns", "where", "shuffle", "schema", "cast", "tensors", "sha
 _OF_TENSORS = ("rename", "map", "dtype", "include", "exclude", "shard_size", "limit")
 
 
-def _asked(args: argparse.Namespace) -> dict[str, Any]:
-    """Options that say whether this is a dataset."""
+def _dataset_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the given options that only datasets have, and the format."""
     return {
         name: value
         for name in (*_OF_DATASETS, "format")
@@ -174,15 +181,21 @@ def _dataset(args: argparse.Namespace) -> Any:
     for name in _OF_TENSORS:
         if getattr(args, name):
             raise UsageError(
-                f"--{name.replace('_', '-')} is for tensor files, and this is a dataset"
+                f"--{name.replace('_', '-')} is for tensor files, and the source is a dataset"
             )
     if args.shards == 0:
-        raise UsageError("--shards 0: one file at least")
+        raise UsageError("--shards must be at least 1")
     if args.to is None and of_name(args.target) is None:
-        raise UsageError(f"--to says which format: {', '.join(ROW_FORMATS)}")
-    for one in args.quantize:
-        if "=" not in one:
-            raise UsageError(f"of a dataset, --quantize names the column: --quantize x={one}")
+        raise UsageError(
+            f"cannot tell the format from the name {args.target!r:.80}",
+            hint=f"pass --to: {', '.join(ROW_FORMATS)}",
+        )
+    for scheme in args.quantize:
+        if "=" not in scheme:
+            raise UsageError(
+                "for a dataset, --quantize needs the name of a column",
+                hint=f"write --quantize COLUMN={scheme}",
+            )
     options: dict[str, Any] = {
         name: getattr(args, name)
         for name in ("columns", "where", "shuffle", "schema", "shards", "compression", "format")
@@ -190,13 +203,18 @@ def _dataset(args: argparse.Namespace) -> Any:
     options["tensors"] = args.tensors or ()
     pairs = {"cast": args.cast, "quantize": args.quantize}
     options |= {
-        name: {one.rpartition("=")[0]: one.rpartition("=")[2] for one in given}
+        name: {pair.rpartition("=")[0]: pair.rpartition("=")[2] for pair in given}
         for name, given in pairs.items()
     }
     with terminal.bar() as bar:
-        tell = None if bar is None else lambda done, progress: bar.show(done, str(progress))
+        callback = None if bar is None else lambda done, progress: bar.show(done, str(progress))
         return convert_dataset(
-            args.source, args.target, args.to, progress=tell, **options, **dataset.run_options(args)
+            args.source,
+            args.target,
+            args.to,
+            progress=callback,
+            **options,
+            **dataset.run_options(args),
         )
 
 
@@ -226,9 +244,9 @@ def _mapping(path: str | None) -> list[dict[str, str]]:
 
 
 def _by_pattern(given: list[str]) -> str | dict[str, str] | None:
-    """One dtype or scheme for all, or one by pattern."""
+    """Parse `[PATTERN=]VALUE` options: one value for all tensors, or a dict of them by pattern."""
     if not given:
         return None
     if len(given) == 1 and "=" not in given[0]:
         return given[0]
-    return {pattern or "*": dtype for pattern, _, dtype in (one.rpartition("=") for one in given)}
+    return {pattern or "*": dtype for pattern, _, dtype in (text.rpartition("=") for text in given)}

@@ -1,4 +1,4 @@
-"""tensorwire count"""
+"""The command `tensorwire count`: the number of records in record files."""
 
 from __future__ import annotations
 

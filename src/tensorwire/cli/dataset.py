@@ -1,4 +1,4 @@
-"""tensorwire dataset"""
+"""The command `tensorwire dataset`: operations on datasets of many files."""
 
 from __future__ import annotations
 
@@ -12,38 +12,51 @@ from ..datasets.row_selection import Condition
 from . import terminal
 from .arguments import add_formats, add_json, checked, count, examples, names
 
-WORK = ("stats", "split", "sample", "merge", "shuffle")
+OPERATIONS = ("stats", "split", "sample", "merge", "shuffle")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("work", metavar="WORK", choices=WORK, help="what to do")
+    parser.description = """\
+Compute statistics of a dataset of many files, or write a new dataset from it.
+
+  stats    print the number of files, records and bytes, and statistics of every feature
+  split    divide the records into parts, for example train and validation (--shares)
+  sample   keep a fraction of the records, or a number of them (--fraction, --records)
+  merge    write the records of all sources, in order, to one dataset
+  shuffle  write all records in random order (--seed)"""
+    parser.add_argument("work", metavar="OPERATION", choices=OPERATIONS, help="the operation")
     parser.add_argument(
         "paths",
         nargs="+",
         metavar="PATH",
         help=(
-            "files, patterns, folders or URLs; the last one is the folder to write, or the file"
-            " (all.parquet)"
+            "files, glob patterns, folders or URLs to read; except for stats the last path is the"
+            " folder or file to write"
         ),
     )
-    add_formats(parser, "dataset", "if not that of the sources")
+    add_formats(parser, "dataset", "that of the sources")
     parser.add_argument(
         "--by",
         metavar="FEATURE",
-        help="split: its hash decides; sample: of each of its values the same part",
+        help=(
+            "split: keep all records with the same value of this feature in one part; sample: take"
+            " the same fraction of the records of each value"
+        ),
     )
     parser.add_argument(
         "--shares",
         type=_shares,
         metavar="A=X,B=Y",
-        help="split: names and shares that sum to 1 (train=0.9,validation=0.1)",
+        help="split: the parts and their shares, which sum to 1 (train=0.9,validation=0.1)",
     )
     parser.add_argument(
         "--drop-rest",
         action="store_true",
-        help="split: shares may sum to less than 1; the other records are left out",
+        help="split: the shares may sum to less than 1; the other records are dropped",
     )
-    parser.add_argument("--fraction", type=_fraction, metavar="X", help="sample: the part to keep")
+    parser.add_argument(
+        "--fraction", type=_fraction, metavar="X", help="sample: the fraction of records to keep"
+    )
     parser.add_argument(
         "--records", type=count, metavar="N", help="sample: the number of records to keep"
     )
@@ -52,11 +65,11 @@ def options(parser: argparse.ArgumentParser) -> None:
         type=count,
         default=0,
         metavar="N",
-        help="split, sample, shuffle: another one, another choice (0)",
+        help="split, sample, shuffle: the random seed (default: 0)",
     )
     add_choice(parser)
     parser.add_argument(
-        "--compression", metavar="C", help="gzip, zstd, snappy ..., as far as the format has it"
+        "--compression", metavar="C", help="gzip, zstd, snappy ..., if the format supports it"
     )
     add_run(parser)
     add_json(parser)
@@ -69,79 +82,84 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_choice(parser: argparse.ArgumentParser, of: str = "") -> None:
-    """What of a dataset is taken, and what it is."""
-    where = f"{of}only records for which it holds: label == 3 and len(ids) > 2"
-    parser.add_argument("--columns", type=names, metavar="A,B", help=f"{of}only these features")
+def add_choice(parser: argparse.ArgumentParser, prefix: str = "") -> None:
+    """Add the options that choose columns and records, and `--schema`."""
+    where = f"{prefix}only records that match, for example 'label == 3 and len(ids) > 2'"
+    parser.add_argument("--columns", type=names, metavar="A,B", help=f"{prefix}only these features")
     parser.add_argument(
         "--where", type=checked(Condition, keep=True), metavar="EXPRESSION", help=where
     )
-    parser.add_argument("--schema", metavar="FILE", help=f"{of}what the features are, as JSON")
+    parser.add_argument(
+        "--schema", metavar="FILE", help=f"{prefix}the schema of the features, a JSON file"
+    )
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
-    """How a dataset is written, and by whom."""
+    """Add the options that say how a dataset is written, and on which engine."""
     parser.add_argument(
         "--shards",
         type=count,
         metavar="N",
-        help="how many files to write; as many as there are sources if not said",
+        help="the number of files to write (default: one for each source file)",
     )
     parser.add_argument(
         "--engine",
         choices=("local", "ray"),
         default="local",
         metavar="ENGINE",
-        help="who does the work",
+        help="where the tasks run",
     )
     parser.add_argument(
         "--address",
         metavar="HOST",
-        help="ray: the cluster to join; one on this machine if not said",
+        help="ray: the cluster to join (default: start one on this machine)",
     )
     parser.add_argument(
-        "--workers", type=count, metavar="N", help="how many at once; 0 for this process alone"
+        "--workers",
+        type=count,
+        metavar="N",
+        help="the number of worker processes; 0 runs everything in this process",
     )
     parser.add_argument(
         "--on-corrupt",
         choices=("raise", "skip"),
         default="raise",
         metavar="WHAT",
-        help="what to do with damage",
+        help="what to do with damaged records",
     )
     parser.add_argument(
-        "--no-resume", action="store_true", help="do everything again, what is done too"
+        "--no-resume", action="store_true", help="start again instead of resuming a stopped run"
     )
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="read what is done already, and compare its checksums with the manifest",
+        help="when resuming, compare finished shards with the checksums in the manifest",
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace what is in the folder")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing target")
     parser.add_argument(
-        "--dry-run", action="store_true", help="say what would be done, and write nothing"
+        "--dry-run", action="store_true", help="print what would be done and write nothing"
     )
 
 
 def _parsed_shares(text: str) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for one in text.split(","):
-        name, _, part = one.partition("=")
-        if (name := name.strip()) in found:
-            raise ValueError(f"{name!r} stands twice")
-        found[name] = _part(part)
-    return found
+    shares: dict[str, float] = {}
+    for entry in text.split(","):
+        name, _, share = entry.partition("=")
+        if (name := name.strip()) in shares:
+            raise ValueError(f"duplicate name {name!r}")
+        shares[name] = _share(share)
+    return shares
 
 
-def _part(text: str) -> float:
+def _share(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"{text.strip()} is no part of anything")
+        raise ValueError(f"expected a finite number, found {text.strip()}")
     return value
 
 
 _shares = checked(_parsed_shares)
-_fraction = checked(_part)
+_fraction = checked(_share)
 
 
 _ONLY = {
@@ -166,36 +184,43 @@ _WRITING = (
 
 
 def run(args: argparse.Namespace) -> int:
-    for name, works in (_ONLY | dict.fromkeys(_WRITING, WORK[1:])).items():
-        if getattr(args, name) not in (None, False) and args.work not in works:
+    for name, operations in (_ONLY | dict.fromkeys(_WRITING, OPERATIONS[1:])).items():
+        if getattr(args, name) not in (None, False) and args.work not in operations:
             raise UsageError(
-                f"--{name.replace('_', '-')} is for {' and '.join(works)}, not for {args.work}"
+                f"--{name.replace('_', '-')} is for {' and '.join(operations)}, not for {args.work}"
             )
     with terminal.bar() as bar:
-        tell = None if bar is None else lambda done, progress: bar.show(done, str(progress))
-        found = _stats(args, tell) if args.work == "stats" else _written(args, tell)
-    terminal.show(found, args.json)
+        callback = None if bar is None else lambda done, progress: bar.show(done, str(progress))
+        report = _stats(args, callback) if args.work == "stats" else _written(args, callback)
+    terminal.show(report, args.json)
     return 0
 
 
-def _stats(args: argparse.Namespace, tell: Any) -> Any:
+def _stats(args: argparse.Namespace, callback: Any) -> Any:
     return stats(
-        args.paths, format=args.format, on_corrupt=args.on_corrupt, progress=tell, **_engine(args)
+        args.paths,
+        format=args.format,
+        on_corrupt=args.on_corrupt,
+        progress=callback,
+        **_engine(args),
     )
 
 
-def _written(args: argparse.Namespace, tell: Any) -> Any:
+def _written(args: argparse.Namespace, callback: Any) -> Any:
+    """Run an operation that writes a dataset, and return its report."""
     *sources, target = args.paths
     if not sources:
-        raise UsageError(f"{args.work} reads sources and writes a folder: two paths at least")
-    how = {
+        raise UsageError(
+            f"{args.work} needs at least two paths: the sources and the target to write"
+        )
+    options = {
         name: getattr(args, name)
         for name in ("to", "format", "columns", "where", "schema", "compression", "shards")
     }
-    how |= run_options(args) | {"progress": tell}
+    options |= run_options(args) | {"progress": callback}
     if args.work == "split":
         if args.shares is None:
-            raise UsageError("split needs --shares, such as train=0.9,validation=0.1")
+            raise UsageError("split needs --shares, for example train=0.9,validation=0.1")
         return split(
             sources,
             target,
@@ -203,28 +228,34 @@ def _written(args: argparse.Namespace, tell: Any) -> Any:
             by=args.by,
             seed=args.seed,
             drop_rest=args.drop_rest,
-            **how,
+            **options,
         )
     if args.work == "sample":
         if (args.fraction is None) == (args.records is None):
-            raise UsageError("sample needs --fraction or --records, one of them")
+            raise UsageError("sample needs either --fraction or --records")
         return sample(
-            sources, target, args.fraction, records=args.records, by=args.by, seed=args.seed, **how
+            sources,
+            target,
+            args.fraction,
+            records=args.records,
+            by=args.by,
+            seed=args.seed,
+            **options,
         )
     if args.work == "shuffle":
-        return shuffle(sources, target, args.seed, **how)
-    return merge(sources, target, **how)
+        return shuffle(sources, target, args.seed, **options)
+    return merge(sources, target, **options)
 
 
 def run_options(args: argparse.Namespace) -> dict[str, Any]:
-    """What `add_run` has asked for, other than shards."""
-    how = {"on_corrupt": args.on_corrupt, "resume": not args.no_resume, "verify": args.verify}
-    how |= {"overwrite": args.overwrite, "dry_run": args.dry_run}
-    return how | _engine(args)
+    """Return the values of the options of `add_run`, except `--shards`."""
+    options = {"on_corrupt": args.on_corrupt, "resume": not args.no_resume, "verify": args.verify}
+    options |= {"overwrite": args.overwrite, "dry_run": args.dry_run}
+    return options | _engine(args)
 
 
 def _engine(args: argparse.Namespace) -> dict[str, Any]:
     if args.address is not None and args.engine != "ray":
-        raise UsageError("--address is for --engine ray")
+        raise UsageError("--address needs --engine ray")
     options = {"address": args.address} if args.address is not None else None
     return {"engine": args.engine, "engine_options": options, "workers": args.workers}

@@ -1,5 +1,5 @@
-"""tensorwire demo: what a translation model gives back, through every format there is, each round
-trip proved to the bit.
+"""The command `tensorwire demo`: a model's predictions in every format, each round trip checked
+bit for bit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=Path("demo"),
         metavar="DIR",
-        help="the folder to leave the files in (default: demo)",
+        help="the folder to write (default: demo)",
     )
     completed(out, FILES)
     add_json(parser)
@@ -41,8 +41,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def predictions(sentences: int = 64, vocabulary: int = 2000) -> dict[str, Any]:
-    """Dense logits, ragged tokens, the words, sparse features, and attention matrices of different
-    shapes; always the same.
+    """Return the same sample predictions every time: dense logits, ragged tokens and words, sparse
+    features, and attention matrices of different shapes.
     """
     rng = np.random.default_rng(20)
     lengths = rng.integers(3, 15, sentences)
@@ -74,7 +74,7 @@ class Trip(NamedTuple):
 
 
 def _best(work: Callable[[], Any]) -> tuple[float, Any]:
-    """The quickest of a few runs, in milliseconds, and the result."""
+    """Return the time of the fastest of a few runs, in milliseconds, and the result."""
     times = []
     for _ in range(ROUNDS):
         start = time.perf_counter()
@@ -91,7 +91,7 @@ def trip(
     writing: dict[str, Any] | None = None,
     **reading: Any,
 ) -> Trip:
-    """Writes a value to a file in one format, reads it back, and compares every bit."""
+    """Write a value to a file in one format, read it back, and compare every bit."""
     encode, blob = _best(lambda: values.untyped_dumps(value, format, **writing or {}))
     file.write_bytes(blob)
     data = file.read_bytes()
@@ -100,7 +100,7 @@ def trip(
 
 
 def _saved(file: Path, value: dict[str, Any]) -> Trip:
-    """A durable file with checksums, and back, some of it by opening it only."""
+    """Save a file with checksums, read it back, and read two slices lazily."""
     encode, _ = _best(lambda: values.save(file, value, checksum=True, metadata={"model": "demo"}))
     decode, back = _best(lambda: lazy.load(file))
     with lazy.open(file) as opened:
@@ -112,7 +112,7 @@ def _saved(file: Path, value: dict[str, Any]) -> Trip:
     return Trip(
         "safetensors",
         str(file),
-        "saved durably, with checksums",
+        "everything, with checksums",
         file.stat().st_size,
         encode,
         decode,
@@ -121,7 +121,7 @@ def _saved(file: Path, value: dict[str, Any]) -> Trip:
 
 
 def _stream(file: Path, value: dict[str, Any]) -> Trip:
-    """Value by value through one stream, as over a socket."""
+    """Write the values to one stream, one after the other, as over a socket."""
 
     def write() -> None:
         with file.open("wb") as stream:
@@ -137,7 +137,7 @@ def _stream(file: Path, value: dict[str, Any]) -> Trip:
     return Trip(
         "stream",
         str(file),
-        "one frame for each",
+        "one frame per value",
         file.stat().st_size,
         encode,
         decode,
@@ -146,7 +146,7 @@ def _stream(file: Path, value: dict[str, Any]) -> Trip:
 
 
 def _examples(file: Path, value: dict[str, Any]) -> Trip:
-    """One tf.train.Example a sentence, and back as columns."""
+    """Write one tf.train.Example per sentence, and read them back as columns."""
     columns = {name: value[name] for name in ("logits", "tokens", "words", "attention")}
     encode, count = _best(lambda: write_examples(file, columns))
     decode, batches = _best(lambda: list(read_examples(file, batch_size=count)))
@@ -157,7 +157,7 @@ def _examples(file: Path, value: dict[str, Any]) -> Trip:
     return Trip(
         "tfrecord",
         str(file),
-        "a tf.train.Example for each sentence",
+        "one tf.train.Example per sentence",
         file.stat().st_size,
         encode,
         decode,
@@ -166,7 +166,7 @@ def _examples(file: Path, value: dict[str, Any]) -> Trip:
 
 
 def _parquet(out: Path, value: dict[str, Any]) -> list[Trip]:
-    """A format that needs PyArrow; nothing if that is not there."""
+    """Return the round trip through Parquet, or nothing if PyArrow is not installed."""
     columns = {name: value[name] for name in ("logits", "tokens", "words")}
     try:
         return [
@@ -184,34 +184,32 @@ def run(args: argparse.Namespace) -> int:
         {name: item for name, item in value.items() if name != "logits"},
     )
     trips = [
-        trip("safetensors", args.out / "predictions.safetensors", "all of it", value),
+        trip("safetensors", args.out / "predictions.safetensors", "everything", value),
         trip(
             "safetensors",
             args.out / "predictions.safetensors.gz",
-            "all of it, compressed",
+            "everything, compressed",
             value,
             {"compression": "gzip"},
         ),
-        trip("tensorproto", args.out / "predictions.pb", "all of it", value),
-        trip(
-            "tensorproto", args.out / "logits.pb", "the logits, as TensorFlow's own bytes", logits
-        ),
-        trip("npy", args.out / "logits.npy", "the logits, as NumPy's own file", logits),
-        trip("npz", args.out / "predictions.npz", "all of it", value),
-        trip("arrow", args.out / "predictions.arrow", "all of it", value),
+        trip("tensorproto", args.out / "predictions.pb", "everything", value),
+        trip("tensorproto", args.out / "logits.pb", "logits, the same bytes as TensorFlow", logits),
+        trip("npy", args.out / "logits.npy", "logits, a NumPy file", logits),
+        trip("npz", args.out / "predictions.npz", "everything", value),
+        trip("arrow", args.out / "predictions.arrow", "everything", value),
         *_parquet(args.out, value),
-        trip("protobuf", args.out / "predictions.tensor", "all of it, for other languages", value),
-        trip("json", args.out / "predictions.json", "all but the logits, to read", small),
+        trip("protobuf", args.out / "predictions.tensor", "everything, for other languages", value),
+        trip("json", args.out / "predictions.json", "everything but the logits", small),
         trip(
             "example",
             args.out / "predictions.example",
-            "all but the logits, one tf.train.Example",
+            "everything but the logits, one tf.train.Example",
             small,
         ),
         trip(
             "raw",
             args.out / "logits.raw",
-            "the logits",
+            "logits, only the numbers",
             logits,
             dtype="float32",
             shape=logits.shape,
@@ -237,7 +235,7 @@ def _print(value: dict[str, Any], trips: list[Trip]) -> None:
             else item
         )
         terminal.say(f"  {name:10} {describe(item) if hasattr(item, 'shape') else shown}")
-    head = ("format", "what", "bytes", "encode", "decode", "round trip", "file")
+    head = ("format", "content", "bytes", "encode", "decode", "round trip", "file")
     rows = [
         (
             t.format,
@@ -260,7 +258,7 @@ def _print(value: dict[str, Any], trips: list[Trip]) -> None:
             ).rstrip()
         )
     if not any(row.format == "parquet" for row in trips):
-        terminal.say("\nWith pip install 'tensorwire[arrow]' also parquet.")
+        terminal.say("\nFor parquet, run: pip install 'tensorwire[arrow]'")
     terminal.say(
         f"\nIn Python:\n  import tensorwire as tw\n  with tw.open({trips[0].file!r}) as f:\n     "
         " print(f['logits'][0], f['words'][0])"

@@ -1,4 +1,4 @@
-"""tensorwire diff"""
+"""The command `tensorwire diff`: the differences between two tensor files."""
 
 from __future__ import annotations
 
@@ -22,16 +22,19 @@ def options(parser: argparse.ArgumentParser) -> None:
         type=_rule,
         default=[],
         metavar="RULE",
-        help="of the names in A: s/pattern/replacement/[gi]",
+        help="rename the tensors of A first: s/pattern/replacement/[gi]",
     )
     parser.add_argument(
         "--atol",
         type=_tolerance,
         metavar="X",
-        help="values may differ by so much, and dtypes do not count",
+        help="absolute tolerance; values may differ by X, and dtypes are not compared",
     )
     parser.add_argument(
-        "--rtol", type=_tolerance, metavar="X", help="the same, as a share of the larger one"
+        "--rtol",
+        type=_tolerance,
+        metavar="X",
+        help="relative tolerance, as a fraction of the larger value",
     )
     parser.add_argument("--all", action="store_true", help="show equal tensors too")
     add_limits(parser)
@@ -46,15 +49,15 @@ def options(parser: argparse.ArgumentParser) -> None:
 def _tolerance(text: str) -> float:
     number = float(text)
     if not number >= 0:
-        raise argparse.ArgumentTypeError(f"{text} is no tolerance: a number from 0 on")
+        raise argparse.ArgumentTypeError(f"expected a number of at least 0, found {text}")
     return number
 
 
 def run(args: argparse.Namespace) -> int:
     if args.a == args.b == "-":
-        raise UsageError("standard input is one file, not two")
+        raise UsageError("only one of A and B can be standard input")
     tolerances = {"atol": args.atol, "rtol": args.rtol}
-    found = diff(
+    differences = diff(
         read_from(args.a),
         read_from(args.b),
         rename=args.rename,
@@ -62,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         **tolerances,
     )
     if args.json:
-        terminal.say_json(found.json())
+        terminal.say_json(differences.json())
     else:
-        terminal.say(found.shown(args.all))
-    return 0 if found.equal else 1
+        terminal.say(differences.shown(args.all))
+    return 0 if differences.equal else 1

@@ -1,4 +1,4 @@
-"""tensorwire formats"""
+"""The command `tensorwire formats`: the list of formats."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ def run(args: argparse.Namespace) -> int:
     for row in rows:
         terminal.say(
             f"{row.name:{width}} "
-            f" {row.about}{'' if row.recognised else ' (never guessed: name it)'}"
+            f" {row.about}{'' if row.recognised else ' (not detected: pass --format)'}"
         )
     return 0

@@ -1,4 +1,4 @@
-"""tensorwire inspect"""
+"""The command `tensorwire inspect`: what a file contains."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    found = summary.inspect(read_from(args.file), args.format, limits=limits_of(args))
-    terminal.show(found, args.json)
-    return 1 if isinstance(found, RecordSummary) and found.problems else 0
+    result = summary.inspect(read_from(args.file), args.format, limits=limits_of(args))
+    terminal.show(result, args.json)
+    return 1 if isinstance(result, RecordSummary) and result.problems else 0

@@ -1,5 +1,11 @@
-"""argparse, with help that looks the same in every version of Python, and errors of a line that say
-what was meant.
+"""An argparse parser whose help is the same in every Python version and whose errors are one line.
+
+1. `Parser.error` raises UsageError, so that the command decides what is printed and `main` returns
+   the exit status.
+2. `help_text` replaces argparse's formatter, whose layout differs between Python versions. The
+   generated docs/cli.md depends on it.
+3. `complaint` formats an error of the library. Its keyword arguments become the options of the
+   command (`shards=` becomes `--shards`), because those are the words that the user typed.
 """
 
 from __future__ import annotations
@@ -15,15 +21,17 @@ from ..core.formatting import safe
 from . import terminal
 
 WIDEST = 100
+"""The widest line of help, in characters."""
 _COLUMN = 26
-"""Where the words of help begin."""
+"""The column where the descriptions of options begin."""
 
 
 class Parser(argparse.ArgumentParser):
-    """Of one command."""
+    """The parser of one command."""
 
     _words: list[str] | None = None
-    """Its arguments for the line of usage. argparse changes them while it parses."""
+    """The positional arguments in the usage line. `parse_known_intermixed_args` changes the nargs
+    of the actions while it runs, so they are remembered before."""
 
     def __init__(self, prog: str, **options: Any) -> None:
         super().__init__(prog, allow_abbrev=False, add_help=False, **options)
@@ -41,25 +49,26 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             raise argparse.ArgumentError(
-                action, f"no {value!r:.60}{_errors.choices(value, map(str, action.choices))}"
+                action,
+                f"invalid choice {value!r:.60}{_errors.choices(value, map(str, action.choices))}",
             )
 
     def parsed(self, words: list[str]) -> argparse.Namespace:
-        """What the words say; UsageError with the nearest option for one that there is not."""
+        """Parse the command line; UsageError suggests the nearest name for an unknown option."""
         self._words = [_positional(action) for action in self._actions if not action.option_strings]
-        # options may stand between arguments
-        found, strangers = self.parse_known_intermixed_args(self._joined(words))
-        for word in strangers:
+        # Only the intermixed parser allows options between the positional arguments.
+        args, unknown = self.parse_known_intermixed_args(self._joined(words))
+        for word in unknown:
             if word.startswith("-") and word != "-":
                 name = word.partition("=")[0]
-                raise UsageError(f"no option {name}{_nearest(name, self.option_strings)}")
-        if strangers:
-            raise UsageError(f"{strangers[0]!r:.60} is one argument too many")
-        return found
+                raise UsageError(f"unknown option {name}{_nearest(name, self.option_strings)}")
+        if unknown:
+            raise UsageError(f"unexpected argument {unknown[0]!r:.60}")
+        return args
 
     def _joined(self, words: list[str]) -> list[str]:
-        """`--slice -1,0` is a value and no option, which argparse does not see unless a = stands
-        between them.
+        """Join an option and a value that begins with a minus sign: `--slice -1,0` becomes
+        `--slice=-1,0`, since argparse takes the value for another option otherwise.
         """
         options = {name: action for action in self._actions for name in action.option_strings}
         out: list[str] = []
@@ -82,15 +91,15 @@ class Parser(argparse.ArgumentParser):
         return help_text(self, min(terminal.width(), WIDEST))
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
+def _nearest(name: str, names: Iterable[str]) -> str:
     import difflib
 
-    near = difflib.get_close_matches(name, list(known), 1, 0.5)
+    near = difflib.get_close_matches(name, list(names), 1, 0.5)
     return f"; did you mean {near[0]}?" if near else ""
 
 
 def help_text(parser: argparse.ArgumentParser, width: int) -> str:
-    """All that `--help` says."""
+    """Return the text that `--help` prints."""
     parts = [parser.format_usage().rstrip(), _wrapped(parser.description or "", width)]
     plain = [action for action in parser._actions if not action.option_strings]
     options = [action for action in parser._actions if action.option_strings]
@@ -109,11 +118,11 @@ def help_text(parser: argparse.ArgumentParser, width: int) -> str:
 
 
 def _wrapped(text: str, width: int) -> str:
-    import textwrap  # only help needs it
+    import textwrap
 
+    # A description of several lines has its own line breaks, which are kept.
     if "\n" in text:
-        width = WIDEST  # its lines were broken by whoever wrote it
-
+        width = WIDEST
     return "\n".join(
         line if len(line) <= width else textwrap.fill(line, width, break_long_words=False)
         for line in text.split("\n")
@@ -169,21 +178,18 @@ def _help(action: argparse.Action) -> str:
 
 
 def complaint(command: str, error: BaseException, options: Iterable[str] = ()) -> str:
-    """One line, whatever the error has in it. What the library calls shards= is called --shards
-    here.
-    """
-    said = (
+    """Return the one-line message for an error, with the library's arguments written as options."""
+    message = (
         f"{error.strerror}: {error.filename}"
         if isinstance(error, OSError) and error.strerror and error.filename
         else str(error)
     )
-    said = _in_options(said, frozenset(options))
-    return safe(f"tensorwire {command}: {said}" if command else f"tensorwire: {said}")
+    message = _in_options(message, frozenset(options))
+    return safe(f"tensorwire {command}: {message}" if command else f"tensorwire: {message}")
 
 
 def _in_options(text: str, options: frozenset[str]) -> str:
-    """Arguments of functions as the options that they are here, where they are; names of files stay
-    what they are.
+    """Write keyword arguments as options, if the command has them. File names are not changed.
 
     >>> _in_options("shards= for a folder; overwrite=True, mmap=True, tensors=[name]",
     ...     frozenset(["--shards", "--overwrite", "--tensors"]))
@@ -192,25 +198,30 @@ def _in_options(text: str, options: frozenset[str]) -> str:
     '--cast x=int8 rounds it'
     >>> _in_options("a larger Limits(expansion=...) allows more", frozenset(["--limit"]))
     'a larger --limit expansion=... allows more'
+    >>> _in_options("tw.repair keeps the good records", frozenset())
+    'tensorwire repair keeps the good records'
     >>> _in_options("no such file (path to=3/format=b/to=4)", frozenset(["--to", "--format"]))
     'no such file (path to=3/format=b/to=4)'
     """
 
-    def option(found: re.Match[str]) -> str:
+    def option(match: re.Match[str]) -> str:
         name, value = (
-            "--" + found[1].replace("_", "-"),
-            re.sub(r"[\[\]{} ']", "", found[2] or "").replace(":", "="),
+            "--" + match[1].replace("_", "-"),
+            re.sub(r"[\[\]{} ']", "", match[2] or "").replace(":", "="),
         )
         return (
-            found[0]
+            match[0]
             if name not in options
             else name
             if value in ("", "True")
             else f"{name} {value}"
         )
 
+    text = re.sub(r"(?<!\S)tw\.(repair|convert|verify|inspect|diff)\b", r"tensorwire \1", text)
     if "--limit" in options:
         text = re.sub(r"(?:tw\.)?Limits\((\w+)=[^()]*\)", r"--limit \1=...", text)
+    # A keyword argument begins after white space. Its value is a word, a list of one name, a dict
+    # of one item, or missing. A word that goes on with "/", "." or "=" is part of a file name.
     return re.sub(
         r"(?<!\S)([a-z_]+)=(\w+\b(?![/.=])|\[\w+\]|\{'[^']*': '[^']*'\}|(?=[\s,;:)]|$))",
         option,

@@ -1,4 +1,4 @@
-"""tensorwire profile"""
+"""The command `tensorwire profile`: the best format and compression for a file's tensors."""
 
 from __future__ import annotations
 
@@ -25,30 +25,33 @@ from .arguments import (
 )
 
 ROWS = 1024
+"""The number of records that are measured of a record file."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     add_file(parser)
-    parser.add_argument("--name", metavar="TENSOR", help="measure this tensor of the file alone")
+    parser.add_argument("--name", metavar="TENSOR", help="measure only this tensor of the file")
     parser.add_argument("--formats", type=_list, metavar="A,B", help="only these formats")
     parser.add_argument(
         "--compressions",
         type=_list,
         metavar="A,B",
-        help="only these, with levels if you like (zstd,zstd:19), or none",
-    )
-    parser.add_argument("--quantize", type=_list, metavar="A,B", help="only these schemes, or none")
-    parser.add_argument(
-        "--seconds", type=float, default=10.0, help="how long it may take (default: 10)"
+        help="only these compressions, with or without levels (zstd,zstd:19), or none",
     )
     parser.add_argument(
-        "--all", action="store_true", help="measure the whole of large values, not a sample"
+        "--quantize", type=_list, metavar="A,B", help="only these quantization schemes, or none"
     )
-    parser.add_argument("--best", choices=WHAT, help="say only which way is best for this, and why")
-    parser.add_argument("--lossy", action="store_true", help="with --best: quantized ways may win")
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, help="the time limit in seconds (default: 10)"
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="measure large values as a whole, not a sample of them"
+    )
+    parser.add_argument("--best", choices=WHAT, help="print only the best choice for this goal")
+    parser.add_argument("--lossy", action="store_true", help="with --best: allow quantization")
     completed(
         parser.add_argument(
-            "--plot", metavar="FILE", help="draw size against speed into an .svg, .png or .pdf"
+            "--plot", metavar="FILE", help="plot size against speed to an .svg, .png or .pdf file"
         ),
         FILES,
     )
@@ -69,14 +72,15 @@ def _list(text: str) -> list[str]:
 
 def run(args: argparse.Namespace) -> int:
     if args.plot is not None:
+        # Check the file name first: measuring takes seconds.
         try:
-            check(args.plot)  # before all the work, not after it
+            check(args.plot)
         except ValueError as error:
             raise UsageError(str(error)) from None
     value = _value(args)
     limits: dict[str, Any] = {"sample": None} if args.all else {}
     try:
-        found = profile(
+        result = profile(
             value,
             formats=args.formats,
             compressions=args.compressions,
@@ -89,16 +93,16 @@ def run(args: argparse.Namespace) -> int:
     except (UnknownFormatError, ValueError) as error:
         raise UsageError(str(error)) from None
     if args.plot is not None:
-        found.plot(args.plot)
-    _print(found, args)
-    return 1 if found.wrong else 0
+        result.plot(args.plot)
+    _print(result, args)
+    return 1 if result.wrong else 0
 
 
-def _print(found: Profile, args: argparse.Namespace) -> None:
+def _print(result: Profile, args: argparse.Namespace) -> None:
     if args.best is None:
-        terminal.show(found, args.json)
+        terminal.show(result, args.json)
         return
-    best = found.best(args.best, lossy=args.lossy)
+    best = result.best(args.best, lossy=args.lossy)
     if args.json:
         terminal.say_json(best.json())
         return
@@ -107,16 +111,16 @@ def _print(found: Profile, args: argparse.Namespace) -> None:
 
 
 def _value(args: argparse.Namespace) -> Any:
-    """The value of a file; of a record file the columns of its first records."""
+    """Return the value of a file; for a record file, the columns of its first records."""
     if holds_records(args.file, args.format):
         batch = next(
             iter(read_examples(args.file, batch_size=ROWS, workers=0, limits=limits_of(args))), None
         )
         if batch is None:
-            raise SchemaError("there are no records in it to measure", path=args.file)
+            raise SchemaError("the file has no records to measure", path=args.file)
         value = dict(batch)
         if not args.json and args.best is None:
-            terminal.say(f"the first {ROWS:,} records (or all, if there are fewer), as columns:")
+            terminal.say(f"columns of the first records (at most {ROWS:,}):")
     elif args.name is not None:
         return lazy.load(
             read_from(args.file), args.format, names=[args.name], limits=limits_of(args)

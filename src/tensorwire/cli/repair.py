@@ -1,4 +1,4 @@
-"""tensorwire repair"""
+"""The command `tensorwire repair`: the good records of a damaged record file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         "target",
         metavar="TARGET",
         nargs="?",
-        help="the file for its good records; without one the damage is only reported",
+        help="the file to write the good records to; without it the damage is only reported",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace TARGET if it exists")
     add_limits(parser)
@@ -29,8 +29,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     with terminal.bytes_bar() as tell:
-        found = repair(
+        report = repair(
             args.file, args.target, overwrite=args.overwrite, limits=limits_of(args), progress=tell
         )
-    terminal.show(found, args.json)
-    return 0 if found.ok else 1
+    terminal.show(report, args.json)
+    return 0 if report.ok else 1

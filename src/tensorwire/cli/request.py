@@ -1,4 +1,4 @@
-"""tensorwire request"""
+"""The command `tensorwire request`: requests to model servers, built, checked, printed or sent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .._errors import DecodeError, EncodeError, SchemaError, choices
+from .._errors import DecodeError, EncodeError, SchemaError, UsageError, choices
 from ..api import lazy
 from ..api import values as api
 from ..core.tensors import Bundle, Ragged, Strings, describe
@@ -28,7 +28,7 @@ from .arguments import add_json, read_from
 
 LOCAL = "http://127.0.0.1:8501"
 MOST_INLINE = 100_000
-"""Bytes of a body that fit into a command line: Linux ends one argument at 128 KiB."""
+"""The most bytes of a body on the curl command line: Linux limits one argument to 128 KiB."""
 EXAMPLES = """examples:
   tensorwire request http://127.0.0.1:8501/v1/models/ranker x='[[1, 2]]' country='["de"]'
   tensorwire request http://127.0.0.1:8501 --model ranker --inputs batch.safetensors --out scores.npz
@@ -44,7 +44,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "where",
         metavar="MODEL",
-        help="a server's URL, a model's URL, or the folder of a SavedModel",
+        help="the URL of a server or of a model, or the folder of a SavedModel",
     )
     parser.add_argument(
         "given",
@@ -53,79 +53,85 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="an input: JSON, text, @FILE, or @FILE#TENSOR",
     )
     parser.add_argument(
-        "--inputs", metavar="FILE", help="all inputs by name, from a tensor file or a JSON object"
+        "--inputs", metavar="FILE", help="read all inputs from a tensor file or a JSON object"
     )
     parser.add_argument(
-        "--body", metavar="FILE", help="a whole JSON body, as it is, or - for standard input"
+        "--body",
+        metavar="FILE",
+        help="send this JSON body without changes; - reads standard input",
     )
-    does = parser.add_mutually_exclusive_group()
-    does.add_argument(
-        "--explain", action="store_true", help="say how the inputs would be sent, and why so"
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument(
+        "--explain", action="store_true", help="explain how the inputs would be sent"
     )
-    does.add_argument(
-        "--print", action="store_true", help="print the body, and send nothing (a folder's default)"
+    action.add_argument(
+        "--print",
+        action="store_true",
+        help="print the body instead of sending it (the default for a SavedModel folder)",
     )
-    does.add_argument("--curl", action="store_true", help="print a curl command that sends it")
-    does.add_argument(
+    action.add_argument(
+        "--curl", action="store_true", help="print a curl command that sends the request"
+    )
+    action.add_argument(
         "--check",
         action="store_true",
-        help="say what TensorFlow Serving would say against the body",
+        help="check whether TensorFlow Serving would accept the body",
     )
     parser.add_argument(
         "--save-body", metavar="FILE", help="with --print or --curl: write the body to a file"
     )
-    parser.add_argument("--out", metavar="FILE", help="save the answer's tensors to a file")
+    parser.add_argument("--out", metavar="FILE", help="save the tensors of the response to a file")
     parser.add_argument(
-        "--model", metavar="NAME", help="the model's name, if the URL is a server's"
+        "--model", metavar="NAME", help="the name of the model, if the URL has none"
     )
     parser.add_argument(
         "--version",
         type=_version,
         dest="model_version",
         metavar="N",
-        help="one version of the model",
+        help="the version of the model",
     )
-    parser.add_argument("--label", metavar="NAME", help="the version behind a label")
+    parser.add_argument("--label", metavar="NAME", help="the label of a version")
     parser.add_argument(
         "--signature", metavar="NAME", default=DEFAULT, help=f"the signature (default: {DEFAULT})"
     )
     parser.add_argument(
-        "--verb", choices=VERBS, help="what to ask for (default: predict, or what the URL says)"
+        "--verb", choices=VERBS, help="the method (default: that of the URL, or predict)"
     )
     parser.add_argument(
-        "--protocol", choices=PROTOCOLS, help="what the server speaks (default: tensorflow)"
+        "--protocol", choices=PROTOCOLS, help="the protocol of the server (default: tensorflow)"
     )
     parser.add_argument(
         "--url",
         default=LOCAL,
-        help=f"with a folder: the server that --curl is for (default: {LOCAL})",
+        help=f"for a SavedModel folder: the server in the curl command (default: {LOCAL})",
     )
     parser.add_argument(
         "--layout",
         choices=rest.LAYOUTS,
         default="auto",
-        help="rows or columns, by TensorFlow Serving's REST",
+        help="the layout of a REST body for TensorFlow Serving: rows or columns",
     )
     parser.add_argument(
-        "--prefer", choices=FORMS, help="the form that sparse and ragged inputs go in"
+        "--prefer", choices=FORMS, help="the form in which sparse and ragged inputs are sent"
     )
     parser.add_argument(
-        "--cast", action="store_true", help="allow floats to be rounded to the signature's dtype"
+        "--cast", action="store_true", help="allow rounding floats to the dtype of the signature"
     )
-    parser.add_argument("--compression", choices=("gzip",), help="pack the request")
+    parser.add_argument("--compression", choices=("gzip",), help="compress the request")
     parser.add_argument(
         "--header",
         action="append",
         default=[],
         metavar="'NAME: VALUE'",
-        help="a header that goes with it",
+        help="an additional HTTP header",
     )
     parser.add_argument(
         "--deadline",
         type=float,
         default=60.0,
         metavar="SECONDS",
-        help="how long it may take (default: 60)",
+        help="the time limit (default: 60)",
     )
     add_json(parser)
 
@@ -151,31 +157,31 @@ def run(args: argparse.Namespace) -> int:
             )
             return _shown(args, client, call, verb)
         if verb == "predict":
-            found = client.predict(inputs, prefer=args.prefer, layout=args.layout, cast=args.cast)
+            outputs = client.predict(inputs, prefer=args.prefer, layout=args.layout, cast=args.cast)
         else:
-            found = (client.classify if verb == "classify" else client.regress)(inputs)
-    return _answered(args, found)
+            outputs = (client.classify if verb == "classify" else client.regress)(inputs)
+    return _answered(args, outputs)
 
 
 def _version(text: str) -> int | str:
-    """A number; KServe's versions are text."""
+    """Parse a model version: a number for TensorFlow Serving, text for KServe."""
     return int(text) if text.isascii() and text.isdigit() and text == str(int(text)) else text
 
 
 def _wrong(args: argparse.Namespace) -> str | None:
-    """What is wrong with the way in which it is called."""
+    """Return what is wrong with the combination of options, or None."""
     if sum((bool(args.given), args.inputs is not None, args.body is not None)) > 1:
-        return "NAME=VALUE, --inputs and --body are three ways to give the same thing; use one"
+        return "NAME=VALUE, --inputs and --body exclude each other; use one of them"
     if args.save_body is not None and not (args.curl or args.print):
-        return "--save-body goes with --print or --curl"
+        return "--save-body needs --print or --curl"
     if args.curl and (args.where.startswith("grpc") or args.url.startswith("grpc")):
-        return "curl does not speak gRPC; leave out --curl, and tensorwire sends it"
+        return "curl does not support gRPC; leave out --curl to send the request"
     if args.body is not None and (
         args.explain or args.where.startswith("grpc") or args.protocol == "kserve"
     ):
-        return "--body is a JSON body for TensorFlow Serving's REST API; it goes as it is"
+        return "--body is only for the REST API of TensorFlow Serving, without --explain"
     bad = next((text for text in args.header if ":" not in text), None)
-    return None if bad is None else f"a header is 'NAME: VALUE', not {bad!r}"
+    return None if bad is None else f"expected a header 'NAME: VALUE', found {bad!r}"
 
 
 def _client(args: argparse.Namespace, signature: str | Signature) -> Client:
@@ -202,71 +208,70 @@ def _client(args: argparse.Namespace, signature: str | Signature) -> Client:
 
 
 def _name(folder: Path) -> str:
-    """A model's folder has its name; a version's folder is inside of that."""
-    found = folder.resolve()
-    return found.parent.name if found.name.isdigit() else found.name
+    """Return the name of the model in a folder; a numbered folder is a version of its parent."""
+    path = folder.resolve()
+    return path.parent.name if path.name.isdigit() else path.name
 
 
-# What is given
+# Inputs
 
 
 def _inputs(args: argparse.Namespace) -> Any:
     if args.inputs is not None:
         return _file(args.inputs)
-    found: dict[str, Any] = {}
+    inputs: dict[str, Any] = {}
     for text in args.given:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise EncodeError(f"an input is NAME=VALUE, not {text!r:.60}")
-        if name in found:
-            raise EncodeError(f"the input {name!r} is given twice")
-        found[name] = _value(value)
-    return found
+            raise UsageError(f"expected an input NAME=VALUE, found {text!r:.60}")
+        if name in inputs:
+            raise UsageError(f"duplicate input {name!r}")
+        inputs[name] = _value(value)
+    return inputs
 
 
 def _value(text: str) -> Any:
     if text.startswith("@"):
         path, _, tensor = text[1:].partition("#")
-        return _one(_file(path), tensor, path)
+        return _tensor(_file(path), tensor, path)
     try:
         return json.loads(text)
     except ValueError:
         if text[:1] in ("[", "{", '"'):
-            raise EncodeError(f"{text!r:.60} is no JSON") from None
+            raise EncodeError(f"invalid JSON: {text!r:.60}") from None
         return text
 
 
 def _file(path: str) -> Any:
-    """A tensor file's value, or what a JSON file says, which the signature gives dtypes to."""
+    """Return the value of a tensor file, or of a JSON file, whose dtypes the signature decides."""
     if path.endswith(".json"):
         try:
             return json.loads(Path(path).read_bytes())
         except ValueError as error:
             raise DecodeError(
-                f"no JSON: {error}", path=path, format="json", offset=getattr(error, "pos", 0)
+                f"invalid JSON: {error}", path=path, format="json", offset=getattr(error, "pos", 0)
             ) from None
-    found = lazy.load(read_from(path))
-    return dict(found) if isinstance(found, Bundle) else found
+    value = lazy.load(read_from(path))
+    return dict(value) if isinstance(value, Bundle) else value
 
 
-def _one(value: Any, name: str, path: str) -> Any:
+def _tensor(value: Any, name: str, path: str) -> Any:
+    """Return the tensor that @FILE#TENSOR names; without a name the file must have only one."""
     if not isinstance(value, Mapping):
         return value
     if not name and len(value) == 1:
         return next(iter(value.values()))
     if name not in value:
-        raise SchemaError(
-            f"{'no tensor ' + repr(name) if name else 'several tensors; say @FILE#TENSOR'}{choices(name, value)}",
-            path=path,
-        )
+        message = f"no tensor {name!r}" if name else "several tensors in @FILE; use @FILE#TENSOR"
+        raise SchemaError(f"{message}{choices(name, value)}", path=path)
     return value[name]
 
 
-# What becomes of it
+# Output
 
 
 def _as_it_is(args: argparse.Namespace, client: Client, verb: str) -> int:
-    """A body that somebody else wrote: checked against the signature, and then printed or sent."""
+    """Check the body of `--body` against the signature, then print or send it unchanged."""
     body = read_from(args.body)
     text = Path(body).read_bytes() if isinstance(body, str) else body
     fault = _fault(client, text, verb)
@@ -307,8 +312,8 @@ def _curl(args: argparse.Namespace, client: Client, call: Call, body: bytes) -> 
     inline = len(body) <= MOST_INLINE and b"\0" not in body and _is_text(body)
     if not inline and args.save_body is None:
         print(
-            "tensorwire request: the body does not fit into a command line; --save-body FILE puts"
-            " it into a file",
+            "tensorwire request: the body is too large or not text, so it does not fit on a"
+            " command line; use --save-body FILE",
             file=sys.stderr,
         )
         return 2
@@ -335,17 +340,18 @@ def _refused(args: argparse.Namespace, fault: RestFault) -> int:
 
 
 def _accepted(args: argparse.Namespace) -> int:
-    print("null" if args.json else "TensorFlow Serving takes this body")
+    print("null" if args.json else "TensorFlow Serving would accept this body")
     return 0
 
 
-def _answered(args: argparse.Namespace, found: Mapping[str, Any]) -> int:
+def _answered(args: argparse.Namespace, outputs: Mapping[str, Any]) -> int:
+    """Print the outputs of the model, or save them with `--out`."""
     if args.out is not None:
-        api.save(args.out, dict(found))
+        api.save(args.out, dict(outputs))
     if args.json:
-        sys.stdout.buffer.write(api.dumps(dict(found), "json") + b"\n")
+        sys.stdout.buffer.write(api.dumps(dict(outputs), "json") + b"\n")
         return 0
-    for name, tensor in found.items():
+    for name, tensor in outputs.items():
         print(f"{name}: {describe(tensor)}")
         if args.out is None:
             shown = (

@@ -1,4 +1,4 @@
-"""tensorwire schema"""
+"""The command `tensorwire schema`: the features of record files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .arguments import add_json, add_limits, add_names, add_records, examples, l
 def options(parser: argparse.ArgumentParser) -> None:
     add_records(parser)
     add_names(parser, "only these features")
-    parser.add_argument("--full", action="store_true", help="look at every record, not at a sample")
+    parser.add_argument("--full", action="store_true", help="read every record, not a sample")
     add_limits(parser)
     add_json(parser)
     examples(
@@ -25,13 +25,13 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     with terminal.bar() as bar:
-        told = (
+        callback = (
             None
             if bar is None
             else lambda done, total: bar.show(done / total if total else 1.0, "")
         )
         files = paths.expand(args.files)
-        found = infer_schema(files, full=args.full, limits=limits_of(args), progress=told)
-        found = sidecar.described(files, found)
-    terminal.show(found if args.names is None else found.select(args.names), args.json)
+        schema = infer_schema(files, full=args.full, limits=limits_of(args), progress=callback)
+        schema = sidecar.described(files, schema)
+    terminal.show(schema if args.names is None else schema.select(args.names), args.json)
     return 0

@@ -1,4 +1,4 @@
-"""tensorwire serve"""
+"""The command `tensorwire serve`: SavedModels behind REST and gRPC."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from ..serving.server.folders import named
 from .arguments import add_json, examples
 
 ABOUT = """\
-Serve SavedModels with TensorFlow, by TensorFlow Serving's REST and gRPC protocols, and by KServe v2 over REST.
-For laptops and CI, where no container runs; production should run the real TensorFlow Serving."""
+Serve SavedModels with TensorFlow: the REST and gRPC protocols of TensorFlow Serving, and KServe v2
+over REST. Meant for laptops and CI without containers.
+In production use TensorFlow Serving itself."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -29,33 +30,33 @@ def options(parser: argparse.ArgumentParser) -> None:
         "models",
         nargs="+",
         metavar="[NAME=]DIR",
-        help="a SavedModel, or a model's folder with numbered versions in it",
+        help="a SavedModel, or a folder with numbered versions of a model",
     )
     parser.add_argument(
         "--rest",
         type=_port,
         default=8501,
         metavar="PORT",
-        help="REST (default: 8501); 0 for any free port, or none",
+        help="the REST port (default: 8501); 0 for any free port, none for no REST",
     )
     parser.add_argument(
         "--grpc",
         type=_port,
         default=8500,
         metavar="PORT",
-        help="gRPC (default: 8500); 0 for any free port, or none",
+        help="the gRPC port (default: 8500); 0 for any free port, none for no gRPC",
     )
     parser.add_argument(
         "--host",
         default="127.0.0.1",
-        help="address to listen on (default: 127.0.0.1, for this machine alone)",
+        help="the address to listen on (default: 127.0.0.1, this machine only)",
     )
     parser.add_argument(
         "--allow-host",
         action="append",
         default=[],
         metavar="NAME",
-        help="a name that clients may call the server by, besides localhost",
+        help="accept this name in the Host header, besides localhost",
     )
     parser.add_argument(
         "--versions",
@@ -69,53 +70,53 @@ def options(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=_label,
         metavar="[NAME:]LABEL=VERSION",
-        help="name a version",
+        help="give a version a label",
     )
     parser.add_argument(
         "--poll",
         type=float,
         default=1.0,
         metavar="SECONDS",
-        help="look for new versions (default: every 1; 0: never)",
+        help="the interval between checks for new versions (default: 1; 0: never)",
     )
     parser.add_argument(
         "--max-body",
         type=int,
         default=256,
         metavar="MIB",
-        help="largest request (default: 256 MiB)",
+        help="the largest request body (default: 256 MiB)",
     )
     parser.add_argument(
         "--connections",
         type=int,
         default=128,
         metavar="N",
-        help="requests at once; more get 503 (default: 128)",
+        help="the most concurrent requests; more are answered with 503 (default: 128)",
     )
     parser.add_argument(
         "--timeout",
         type=float,
         default=60.0,
         metavar="SECONDS",
-        help="for a client to send its request (default: 60)",
+        help="the time limit for a client to send its request (default: 60)",
     )
     parser.add_argument(
         "--grace",
         type=float,
         default=10.0,
         metavar="SECONDS",
-        help="for running requests at the end (default: 10)",
+        help="the time limit for running requests at shutdown (default: 10)",
     )
     parser.add_argument(
         "--tensor-content",
         action="store_true",
-        help="gRPC answers with tensor_content instead of typed fields",
+        help="use tensor_content instead of typed fields in gRPC responses",
     )
     parser.add_argument(
         "--log", action="store_true", help="print a line for each request on standard error"
     )
     parser.add_argument(
-        "--verbose", action="store_true", help="--log, and what TensorFlow has to say"
+        "--verbose", action="store_true", help="like --log, with the log messages of TensorFlow"
     )
     add_json(parser)
     examples(
@@ -140,7 +141,7 @@ def _label(text: str) -> tuple[str | None, str, int]:
     model, _, label = where.rpartition(":")
     if not label or not number.isascii() or not number.isdigit():
         raise argparse.ArgumentTypeError(
-            f"a label is given as stable=3 or ranker:stable=3, not {text!r}"
+            f"expected a label such as stable=3 or ranker:stable=3, found {text!r}"
         )
     return model or None, label, int(number)
 
@@ -148,7 +149,7 @@ def _label(text: str) -> tuple[str | None, str, int]:
 def run(args: argparse.Namespace) -> int:
     if args.rest is None and args.grpc is None:
         print(
-            "tensorwire serve: --rest and --grpc are both none, so nobody could connect",
+            "tensorwire serve: --rest and --grpc cannot both be none",
             file=sys.stderr,
         )
         return 2
@@ -181,33 +182,35 @@ def run(args: argparse.Namespace) -> int:
     stopped.wait()
     if not server.stop():
         print(
-            f"tensorwire serve: requests still ran after {args.grace:g} s, and were broken off",
+            f"tensorwire serve: aborted requests that were still running after {args.grace:g} s",
             file=sys.stderr,
         )
     sys.stdout.flush()
     sys.stderr.flush()
-    # Everything is answered and closed. TensorFlow would need seconds to unload itself, and a
-    # request that still runs would keep the process alive.
+    # All responses are sent and all connections closed. A normal exit would wait seconds for
+    # TensorFlow to unload, and for the thread of a request that is still running.
     os._exit(0)
 
 
 def _stop(stopped: threading.Event) -> None:
+    # A second signal ends the process at once, without waiting for running requests.
     if stopped.is_set():
-        os._exit(1)  # whoever asks twice does not want to wait
+        os._exit(1)
     stopped.set()
 
 
 def _models(given: list[str]) -> Any:
-    """Paths, of which each may have a name before it. A folder may have a = in its own name."""
+    """Return the folders by model name. An existing path may contain "=" in its own name."""
     pairs: dict[str, str] = {}
     for text in given:
         name, sign, path = text.partition("=")
-        one = {name: path} if sign and not os.path.exists(text) else named([text])
-        for key, value in one.items():
+        models = {name: path} if sign and not os.path.exists(text) else named([text])
+        for key, value in models.items():
             if key in pairs:
                 raise SchemaError(
-                    f"two models are called {key!r}; write NAME=DIR to call one of them otherwise",
+                    f"duplicate model name {key!r}",
                     path=value,
+                    hint="give one of the models another name with NAME=DIR",
                 )
             pairs[key] = value
     return pairs
@@ -216,11 +219,11 @@ def _models(given: list[str]) -> Any:
 def _labels(
     given: list[tuple[str | None, str, int]], models: list[str]
 ) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
+    labels: dict[str, dict[str, int]] = {}
     for model, label, version in given:
         for name in models if model is None else [model]:
-            found.setdefault(name, {})[label] = version
-    return found
+            labels.setdefault(name, {})[label] = version
+    return labels
 
 
 def _shown(server: Server, args: argparse.Namespace) -> str:
@@ -231,7 +234,7 @@ def _shown(server: Server, args: argparse.Namespace) -> str:
     if args.json:
         models = {
             name: {
-                str(number): {key: one.json() for key, one in signatures.items()}
+                str(number): {key: signature.json() for key, signature in signatures.items()}
                 for number, signatures in versions.items()
             }
             for name, versions in server.signatures.items()
@@ -245,7 +248,11 @@ def _shown(server: Server, args: argparse.Namespace) -> str:
     for name, versions in server.signatures.items():
         for number, signatures in versions.items():
             lines += ["", f"{name}, version {number}"]
-            lines += [f"  {line}" for one in signatures.values() for line in str(one).splitlines()]
+            lines += [
+                f"  {line}"
+                for signature in signatures.values()
+                for line in str(signature).splitlines()
+            ]
     return "\n".join(lines)
 
 
@@ -255,16 +262,18 @@ def _log(line: str) -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """TensorFlow prints on standard error while it is imported, past Python and before anyone can
-    tell it not to.
+    """Silence standard error while TensorFlow is imported.
+
+    Its C++ code writes to file descriptor 2 during the import, before Python can change its log
+    level, so the descriptor itself is redirected.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()
-    kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    saved, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
-        os.dup2(nothing, 2)
+        os.dup2(null, 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nothing)
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(null)

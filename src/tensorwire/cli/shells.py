@@ -1,6 +1,4 @@
-"""Completion scripts for shells, made from the parsers themselves, so that they know every option
-there is.
-"""
+"""Completion scripts for bash, zsh and fish, generated from the parsers of all commands."""
 
 from __future__ import annotations
 
@@ -22,10 +20,11 @@ class Option(NamedTuple):
     names: list[str]
     about: str
     takes: bool
-    """Whether a value follows it."""
+    """Whether the option takes a value."""
     words: tuple[str, ...]
-    """What that may be, if that is known."""
+    """The possible values, if they are a fixed set."""
     files: bool
+    """Whether the value is a file name."""
 
 
 class Command(NamedTuple):
@@ -33,11 +32,11 @@ class Command(NamedTuple):
     about: str
     options: list[Option]
     words: tuple[str, ...]
-    """What its arguments may be; file names if there are none."""
+    """The possible values of its arguments; if empty, they are file names."""
 
 
 def commands() -> list[Command]:
-    """Every command, as its parser has it."""
+    """Return every command with the options of its parser."""
     from . import COMMANDS, parser
 
     return [_command(name, about, parser(name)) for name, about in COMMANDS.items()]
@@ -64,9 +63,9 @@ def _command(name: str, about: str, parser: argparse.ArgumentParser) -> Command:
     return Command(name, about, options, tuple(words))
 
 
-def _bash(found: list[Command]) -> str:
+def _bash(commands: list[Command]) -> str:
     lines = [
-        '# bash completion of tensorwire: eval "$(tensorwire completion bash)"',
+        '# bash completion for tensorwire: eval "$(tensorwire completion bash)"',
         "_tensorwire() {",
         "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command= i",
         "  COMPREPLY=()",
@@ -74,21 +73,21 @@ def _bash(found: list[Command]) -> str:
         "    case ${COMP_WORDS[i]} in -*) ;; *) command=${COMP_WORDS[i]}; break ;; esac",
         "  done",
         "  case $command in",
-        f"    '') {_words([*(one.name for one in found), *_TOP])} ;;",
+        f"    '') {_words([*(command.name for command in commands), *_TOP])} ;;",
     ]
-    for one in found:
-        lines += [f"    {one.name})", "      case $prev in"]
-        for option in one.options:
+    for command in commands:
+        lines += [f"    {command.name})", "      case $prev in"]
+        for option in command.options:
             if option.takes:
                 names = "|".join(option.names)
                 lines.append(
                     f"        {names}) {_words(option.words) if option.words else ':'}; return ;;"
                 )
-        every = [name for option in one.options for name in option.names]
+        every = [name for option in command.options for name in option.names]
         lines += ["      esac", f"      if [[ $cur == -* ]]; then {_words(every)}"]
-        lines += [f"      else {_words(one.words)}"] if one.words else []
+        lines += [f"      else {_words(command.words)}"] if command.words else []
         lines += ["      fi ;;"]
-    # With nothing found readline completes file names, with its own quoting.
+    # If COMPREPLY stays empty, readline completes file names with its own quoting (-o default).
     return "\n".join(
         [*lines, "  esac", "}", "complete -o bashdefault -o default -F _tensorwire tensorwire"]
     )
@@ -98,14 +97,17 @@ def _words(words: list[str] | tuple[str, ...]) -> str:
     return f'COMPREPLY=($(compgen -W {shlex.quote(" ".join(words))} -- "$cur"))'
 
 
-def _zsh(found: list[Command]) -> str:
+def _zsh(commands: list[Command]) -> str:
     lines = [
         "#compdef tensorwire",
-        '# zsh completion of tensorwire: eval "$(tensorwire completion zsh)" behind compinit',
+        '# zsh completion for tensorwire: eval "$(tensorwire completion zsh)" after compinit',
         "_tensorwire() {",
         "  local -a commands",
         "  commands=(",
-        *(f"    {shlex.quote(f'{one.name}:{_zsh_text(one.about)}')}" for one in found),
+        *(
+            f"    {shlex.quote(f'{command.name}:{_zsh_text(command.about)}')}"
+            for command in commands
+        ),
         "  )",
         "  local i command=",
         "  for ((i = 2; i < CURRENT; i++)); do",
@@ -121,9 +123,9 @@ def _zsh(found: list[Command]) -> str:
         "  (( CURRENT -= i - 1 ))",
         "  case $command in",
     ]
-    for one in found:
-        lines.append(f"    {one.name}) _arguments -s \\")
-        for option in one.options:
+    for command in commands:
+        lines.append(f"    {command.name}) _arguments -s \\")
+        for option in command.options:
             value = (
                 ""
                 if not option.takes
@@ -139,10 +141,8 @@ def _zsh(found: list[Command]) -> str:
                 f"      {shlex.quote(f'{name}[{_zsh_text(option.about)}]{value}')} \\"
                 for name in option.names
             ]
-        lines.append(
-            "     "
-            f" {shlex.quote('*:argument:(' + ' '.join(one.words) + ')' if one.words else '*:file:_files')} ;;"
-        )
+        rest = f"*:argument:({' '.join(command.words)})" if command.words else "*:file:_files"
+        lines.append(f"      {shlex.quote(rest)} ;;")
     return "\n".join([*lines, "  esac", "}", "compdef _tensorwire tensorwire"])
 
 
@@ -150,27 +150,27 @@ def _zsh_text(text: str) -> str:
     return text.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]").replace(":", "\\:")
 
 
-def _fish(found: list[Command]) -> str:
-    names = " ".join(one.name for one in found)
+def _fish(commands: list[Command]) -> str:
+    names = " ".join(command.name for command in commands)
     none = f"not __fish_seen_subcommand_from {names}"
     lines = [
-        "# fish completion of tensorwire: tensorwire completion fish >"
+        "# fish completion for tensorwire: tensorwire completion fish >"
         " ~/.config/fish/completions/tensorwire.fish"
     ]
     lines += [
         f"complete -c tensorwire -n {_fish_text(none)} -l {name[2:]} -d {_fish_text(about)}"
         for name, about in _TOP.items()
     ]
-    for one in found:
+    for command in commands:
         lines.append(
-            f"complete -c tensorwire -f -n {_fish_text(none)} -a {one.name} -d"
-            f" {_fish_text(one.about)}"
+            f"complete -c tensorwire -f -n {_fish_text(none)} -a {command.name} -d"
+            f" {_fish_text(command.about)}"
         )
-    for one in found:
+    for command in commands:
         inside = (
-            f"complete -c tensorwire -n {_fish_text(f'__fish_seen_subcommand_from {one.name}')}"
+            f"complete -c tensorwire -n {_fish_text(f'__fish_seen_subcommand_from {command.name}')}"
         )
-        for option in one.options:
+        for option in command.options:
             flags = " ".join(
                 f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}"
                 for name in option.names
@@ -187,7 +187,7 @@ def _fish(found: list[Command]) -> str:
                 )
             )
             lines.append(f"{inside} {flags}{value} -d {_fish_text(option.about)}")
-        lines += [f"{inside} -f -a {_fish_text(' '.join(one.words))}"] if one.words else []
+        lines += [f"{inside} -f -a {_fish_text(' '.join(command.words))}"] if command.words else []
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""tensorwire show"""
+"""The command `tensorwire show`: the values of tensors and records."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from .arguments import (
 )
 
 RECORDS = 5
-"""That are shown unless -n says otherwise."""
+"""The number of records that are shown without -n."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.description = """\
-Print the values of tensors: what they are like, a corner of them, and on a terminal a picture.
-Of record files the records, with all their features. No more is read than is shown; of large
-tensors the statistics are those of a sample."""
+Print the values of tensors: statistics, the first and last values, and on a terminal a heat map or
+histogram. For record files print the records with all their features. Only the parts that are shown
+are read; statistics of large tensors come from a sample."""
     parser.add_argument(
         "file",
         metavar="FILE",
@@ -46,37 +46,38 @@ tensors the statistics are those of a sample."""
         "name",
         nargs="*",
         metavar="NAME",
-        help="only these tensors; patterns are allowed ('layers/*')",
+        help="only these tensors or features; for tensors also glob patterns ('layers/*')",
     )
-    add_names(parser, "the same with commas; of records: only these features")
+    add_names(parser, "the same, as a list with commas")
     parser.add_argument(
         "-n",
         "--number",
         type=count,
         metavar="N",
-        help=f"so many tensors ({MOST}), rows of named ones (8) or records ({RECORDS}); 0 for all",
+        help=(
+            f"the number of tensors (default: {MOST}), of rows of named tensors (8) or of records"
+            f" ({RECORDS}) to show; 0 for all"
+        ),
     )
     parser.add_argument(
         "--slice",
         type=checked(selection.parse),
         metavar="SLICE",
-        help="only this part of each tensor, as in Python: '0,:,3'",
+        help="only this slice of each tensor, as in Python: '0,:,3'",
     )
-    parser.add_argument(
-        "--heat", action="store_true", help="draw a heat map, or the pattern of a sparse tensor"
-    )
+    parser.add_argument("--heat", action="store_true", help="draw a heat map")
     parser.add_argument("--histogram", action="store_true", help="draw a histogram")
     parser.add_argument(
-        "--all", action="store_true", help="read all of a large tensor for its statistics"
+        "--all", action="store_true", help="compute statistics of whole tensors, not of samples"
     )
     parser.add_argument(
-        "--skip", type=count, default=0, metavar="N", help="records: leave out the first N"
+        "--skip", type=count, default=0, metavar="N", help="records: skip the first N"
     )
     parser.add_argument(
         "--where",
         type=checked(Where),
         metavar="EXPRESSION",
-        help="records: only those that this is true for: 'label == 3 and len(ids) > 2'",
+        help="records: only those that match, for example 'label == 3 and len(ids) > 2'",
     )
     add_format(parser)
     add_limits(parser)
@@ -97,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
     ):
         return _records(args)
     if args.where is not None or args.skip:
-        raise UsageError("--where and --skip are for record files")
+        raise UsageError("--where and --skip are only for record files")
     names = [*args.name, *(args.names or [])]
     pictures = terminal.is_terminal(sys.stdout) and not args.json
     chosen = True if args.heat else None if pictures and not args.histogram else False
@@ -128,12 +129,12 @@ def _records(args: argparse.Namespace) -> int:
         if value
     ]
     if given:
-        raise UsageError(f"{given[0]} is for tensors, and these are records")
+        raise UsageError(f"{given[0]} is only for tensor files, and this is a record file")
     columns = [*args.name, *(args.names or [])]
     most = RECORDS if args.number is None else args.number or None
     chosen = {"skip": args.skip, "count": most, "where": args.where}
-    found = records.read(args.file, columns=columns, limits=limits_of(args), **chosen)
-    for number, record in enumerate(found):
+    matches = records.read(args.file, columns=columns, limits=limits_of(args), **chosen)
+    for number, record in enumerate(matches):
         if args.json:
             terminal.say_json(record.json(columns or None), indent=None)
         else:
@@ -147,5 +148,5 @@ def _records(args: argparse.Namespace) -> int:
 
 
 def _is_pattern(file: str) -> bool:
-    """Whether it is a pattern, and not the name of a file that has such a character in it."""
+    """Return whether the argument is a glob pattern and not the name of an existing file."""
     return any(character in file for character in "*?[") and not os.path.exists(file)

@@ -1,5 +1,8 @@
-"""What comes out: plain text in a pipe; on a terminal bars, and colours unless NO_COLOR is set,
-with rich if that is installed.
+"""Output of the commands: plain text in a pipe; on a terminal colours and progress bars.
+
+1. Colours need a terminal and an unset NO_COLOR. They come from rich, if it is installed.
+2. Results go to standard output; errors and progress bars go to standard error.
+3. Text from files is escaped before it is printed, so that it cannot control the terminal.
 """
 
 from __future__ import annotations
@@ -16,10 +19,10 @@ from ..core.formatting import safe_lines
 
 
 def width() -> int:
-    """Columns of the terminal, or what COLUMNS says, or 80."""
-    said = os.environ.get("COLUMNS", "")
-    if said.isascii() and said.isdigit() and int(said):
-        return int(said)
+    """Return the value of COLUMNS, the width of the terminal in characters, or 80."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isascii() and columns.isdigit() and int(columns):
+        return int(columns)
     try:
         return (
             os.get_terminal_size(sys.__stdout__.fileno()).columns or 80
@@ -31,23 +34,26 @@ def width() -> int:
 
 
 def is_terminal(stream: TextIO | None) -> bool:
+    """Return whether a stream is a terminal that can move its cursor."""
+    # isatty raises ValueError if the stream is closed.
     try:
         return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
-    except ValueError:  # it is closed
+    except ValueError:
         return False
 
 
 def coloured(stream: TextIO | None = None) -> bool:
-    """Whether colours go to standard output, or to another stream."""
+    """Return whether to use colours on a stream, by default on standard output."""
     return is_terminal(sys.stdout if stream is None else stream) and not os.environ.get("NO_COLOR")
 
 
 def true_colour() -> bool:
-    """Whether the terminal has 24 bits of colour, as it says itself."""
+    """Return whether the terminal supports 24-bit colours, according to COLORTERM."""
     return coloured() and os.environ.get("COLORTERM") in ("truecolor", "24bit")
 
 
 def unicode() -> bool:
+    """Return whether standard output can encode every character."""
     return (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") in (
         "utf8",
         "utf16",
@@ -57,9 +63,7 @@ def unicode() -> bool:
 
 
 def say(*texts: object) -> None:
-    """Prints text. What is in it from a file only shows: a name cannot move the cursor or paint the
-    terminal.
-    """
+    """Print text with control characters escaped, since it may come from a file."""
     for text in texts:
         shown = safe_lines(str(text))
         if not coloured() or not _rich_print(shown):
@@ -67,27 +71,27 @@ def say(*texts: object) -> None:
 
 
 def say_lines(lines: list[str]) -> None:
-    """Lines that were made safe where they were made, and may have colours of their own."""
+    """Print lines that are escaped already and may contain colour codes."""
     for line in lines:
         if "\x1b" in line or not coloured() or not _rich_print(line):
             print(line)
 
 
-def say_json(found: Any, indent: int | None = 2) -> None:
-    """Prints JSON: always valid, always without control characters."""
-    import json  # not every command needs it
+def say_json(value: Any, indent: int | None = 2) -> None:
+    """Print valid JSON, in which control characters are escaped."""
+    import json
 
-    text = json.dumps(found, indent=indent, default=str)
+    text = json.dumps(value, indent=indent, default=str)
     if not coloured() or not _rich_json(text):
         print(text)
 
 
-def show(found: Any, as_json: bool) -> None:
-    """A result that has both `json()` and `str()`."""
+def show(result: Any, as_json: bool) -> None:
+    """Print a result as text (`str()`) or as JSON (`json()`)."""
     if as_json:
-        say_json(found.json())
+        say_json(result.json())
     else:
-        say(found)
+        say(result)
 
 
 @functools.cache
@@ -118,7 +122,7 @@ def _rich_json(text: str) -> bool:
 
 
 def complain(text: str) -> None:
-    """One line on standard error."""
+    """Print one line on standard error. Errors of the stream itself are ignored."""
     with contextlib.suppress(OSError, ValueError):
         print(
             f"\x1b[31m{text}\x1b[0m" if coloured(sys.stderr) else text, file=sys.stderr, flush=True
@@ -126,12 +130,14 @@ def complain(text: str) -> None:
 
 
 _MOMENT = 0.5
-"""Seconds."""
+"""Seconds before `bytes_bar` appears."""
 
 
 class Bar(Protocol):
+    """A progress bar."""
+
     def show(self, done: float, what: str) -> None:
-        """`done` is from 0 to 1."""
+        """Update the bar: `done` is from 0 to 1, `what` is a short description."""
 
 
 class _RichBar:
@@ -144,7 +150,7 @@ class _RichBar:
 
 @contextlib.contextmanager
 def bar() -> Iterator[Bar | None]:
-    """How far it is, on standard error; None if that is no terminal. It leaves nothing behind."""
+    """Show a progress bar on standard error until the block ends; None without a terminal."""
     if not is_terminal(sys.stderr):
         yield None
         return
@@ -164,8 +170,9 @@ def bar() -> Iterator[Bar | None]:
 
 @contextlib.contextmanager
 def bytes_bar() -> Iterator[Callable[[int, int], None] | None]:
-    """The same for work on so many bytes of so many, which mostly is done before anyone would look:
-    it begins after a moment.
+    """Yield a progress callback (bytes done, bytes in total); None without a terminal.
+
+    The bar appears after half a second, so that fast work shows none.
     """
     if not is_terminal(sys.stderr):
         yield None
@@ -173,14 +180,14 @@ def bytes_bar() -> Iterator[Callable[[int, int], None] | None]:
     begun, shown = time.monotonic(), None
     with contextlib.ExitStack() as stack:
 
-        def tell(done: int, total: int) -> None:
+        def callback(done: int, total: int) -> None:
             nonlocal shown
             if shown is None and time.monotonic() - begun >= _MOMENT:
                 shown = stack.enter_context(bar())
             if shown is not None:
                 shown.show(done / max(1, total), f"{done:,} of {total:,} bytes")
 
-        yield tell
+        yield callback
 
 
 def _rich_bar() -> Any:

@@ -1,4 +1,4 @@
-"""tensorwire verify"""
+"""The command `tensorwire verify`: the integrity of a file or dataset."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from .arguments import add_file, add_json, add_limits, examples, limits_of, read
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    what = "a tensor file, checkpoint, record file or dataset folder, or - for standard input"
-    add_file(parser, what)
+    help = "a tensor file, checkpoint, record file or dataset folder, or - for standard input"
+    add_file(parser, help)
     add_limits(parser)
     add_json(parser)
     examples(
@@ -23,7 +23,9 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    with terminal.bytes_bar() as tell:
-        found = verify(read_from(args.file), args.format, limits=limits_of(args), progress=tell)
-    terminal.show(found, args.json)
-    return 0 if found.ok else 1
+    with terminal.bytes_bar() as callback:
+        report = verify(
+            read_from(args.file), args.format, limits=limits_of(args), progress=callback
+        )
+    terminal.show(report, args.json)
+    return 0 if report.ok else 1

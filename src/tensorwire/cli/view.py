@@ -1,4 +1,4 @@
-"""tensorwire view"""
+"""The command `tensorwire view`: files on a local web page."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def options(parser: argparse.ArgumentParser) -> None:
         "paths",
         nargs="+",
         metavar="PATH",
-        help="a tensor file, a record file, a checkpoint's prefix, or a folder of them",
+        help="a tensor file, record file or SavedModel, a checkpoint prefix, or a folder of them",
     )
     parser.add_argument(
-        "--port", type=_port, default=0, help="the port on 127.0.0.1 (default: any that is free)"
+        "--port", type=_port, default=0, help="the port on 127.0.0.1 (default: any free port)"
     )
     parser.add_argument(
-        "--no-browser", action="store_true", help="print the address, and open no browser"
+        "--no-browser", action="store_true", help="print the URL without opening a browser"
     )
 
 
@@ -46,9 +46,10 @@ def run(args: argparse.Namespace) -> int:
 
             webbrowser.open(view.url)
         if sys.stderr.isatty():
-            print("Ctrl-C ends it.", file=sys.stderr)
+            print("Press Ctrl-C to stop.", file=sys.stderr)
+        # uvicorn closes all connections on Ctrl-C and then raises KeyboardInterrupt.
         try:
             view.run()
         except KeyboardInterrupt:
-            pass  # uvicorn has closed everything, and says that it was asked to
+            pass
     return 0

@@ -73,6 +73,7 @@ _COMPRESSED = {bytes([byte]) for byte in (0x1F, 0x28, 0x04, *range(0x50, 0x60))}
 byte the compression modules need not be imported.
 """
 _JSON = b"{["
+_PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 """JSON objects and lists. Any few bytes may look like a number, so a bare number needs format=."""
 _BY_SUFFIX = {suffix: row.name for row in FORMATS.values() for suffix in row.suffixes}
 _STEP = re.compile(r"(\.ckpt)-\d+\Z", re.A)
@@ -482,6 +483,11 @@ def recognise(data: memory.Buffer, size: int | None = None) -> str:
         return "tfrecord"
     if not start:
         raise UnknownFormatError("the input is empty (0 bytes)", offset=0)
+    if start[:2] in _PICKLES:
+        raise UnknownFormatError(
+            "this is a Python pickle (as torch.save writes it), which can run code when it is read",
+            hint="load it where it was written, and save the tensors with tw.save",
+        )
     names = ", ".join(row.name for row in FORMATS.values() if row.recognised)
     raise UnknownFormatError(
         f"unrecognised format: the bytes begin with {start[:8].hex(' ')} (recognised: {names})",

@@ -1,3 +1,4 @@
-"""Values: dtypes, memory, strings, sparse and ragged tensors, bundles. Nothing here knows a file or
-a framework.
+"""Values: dtypes, memory, strings, sparse and ragged tensors, bundles.
+
+Nothing in this package depends on a file format or a framework.
 """

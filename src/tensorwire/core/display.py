@@ -1,4 +1,4 @@
-"""How values are shown in notebooks. `explore` draws them; the classes know only this hook."""
+"""The notebook hook: classes call `html`, and `explore` registers the function that renders."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ _renderer: Callable[[Any], str] = repr
 
 
 def register(renderer: Callable[[Any], str]) -> None:
-    """Set the function that gives a value as HTML."""
+    """Set the function that renders a value as HTML."""
     global _renderer
     _renderer = renderer
 
 
 def html(value: Any) -> str:
-    """A value as HTML. Classes have it as `_repr_html_`, the method that notebooks call."""
+    """Render a value as HTML. Classes use it as `_repr_html_`, the method that notebooks call."""
     return _renderer(value)

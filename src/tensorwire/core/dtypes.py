@@ -1,8 +1,8 @@
-"""The one table of element types: what each is called by NumPy, TensorFlow, safetensors, Arrow and
-KServe, and how TensorFlow packs it.
+"""The table of element types: their names in NumPy, TensorFlow, safetensors, Arrow and KServe, and
+TensorFlow's typed field for each.
 
-To add a type, add a row. Types below a byte (int4, float4 ...) take one byte an element in NumPy,
-and on every wire of ours too.
+To add a type, add a row. Types of less than a byte (int4, float4 ...) take one byte per element in
+NumPy and in every format that tensorwire writes.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from .._errors import EncodeError, choices
 
 
 class DType(NamedTuple):
-    """One row of the table."""
+    """A row of the table."""
 
     name: str
     numpy: np.dtype[Any]
     bits: int
-    """What an element means, not what it occupies: 4 for int4, 8 for bool."""
+    """Significant bits of an element, not those that it occupies: 4 for int4, 8 for bool."""
     tf: int | None = None
     """TensorFlow's DataType enum."""
     field: int = 0
@@ -30,9 +30,11 @@ class DType(NamedTuple):
     arrow: str | None = None
     kserve: str | None = None
     reading_only: bool = False
-    """TensorFlow's quantized types are read as the integers that they are, and never written."""
+    """Whether the type is read but never written: TensorFlow's quantized types, which are read as
+    plain integers.
+    """
     packed: str | None = None
-    """Safetensors' name for the same type packed without gaps, which is only read."""
+    """Safetensors' name for the same type in packed form, which is read but never written."""
 
 
 def _row(
@@ -88,8 +90,9 @@ TABLE: tuple[DType, ...] = (
 )
 
 STRING = 7
-"""TensorFlow's DT_STRING. Strings have no row: they are not elements of a dense array."""
+"""TensorFlow's DT_STRING. Strings have no row, because they are not elements of a dense array."""
 VARIANT = 21
+"""TensorFlow's DT_VARIANT."""
 
 BY_TF = {row.tf: row for row in TABLE if row.tf is not None}
 BY_NAME = {row.name: row for row in TABLE}
@@ -97,14 +100,14 @@ BY_SAFETENSORS = {row.safetensors: row for row in TABLE if row.safetensors}
 BY_PACKED = {row.packed: row for row in TABLE if row.packed}
 _BY_NUMPY = {row.numpy: row for row in TABLE if not row.reading_only}
 _BY_NUMBER = {row.numpy.num: row for row in TABLE if not row.reading_only}
-"""By NumPy's type number, which is the same in every byte order and quicker to look up than a
+"""Rows by NumPy's type number, which is the same in every byte order and faster to look up than a
 dtype.
 """
 _ALIASES = {"half": "float16", "float": "float32", "double": "float64", "bfloat": "bfloat16"}
 
 
 def of(dtype: np.dtype[Any]) -> DType:
-    """The row of a NumPy dtype in any byte order; EncodeError for what no wire can hold.
+    """Return the row of a NumPy dtype in any byte order. Raises EncodeError if there is none.
 
     >>> of(np.dtype(">f4")).name
     'float32'
@@ -113,29 +116,30 @@ def of(dtype: np.dtype[Any]) -> DType:
         dtype.newbyteorder("=") if dtype.kind in "iufc" else dtype
     )
     if row is None:
-        hint = {
-            "M": "; store x.view('int64') and the unit",
-            "m": "; store x.view('int64') and the unit",
-            "V": "; store each field as an array of its own",
+        hints = {
+            "M": "store x.view('int64') and the unit",
+            "m": "store x.view('int64') and the unit",
+            "V": "store each field as an array of its own",
         }
         raise EncodeError(
-            "no format holds NumPy's dtype"
-            f" {dtype}{hint.get(dtype.kind, '; convert it with x.astype(...)')}"
+            f"unsupported NumPy dtype {dtype}",
+            hint=hints.get(dtype.kind, "convert it with x.astype(...)"),
         )
     return row
 
 
 DTypeLike = object
-"""A name, a NumPy dtype, a scalar type or a tf.DType: what `named` takes."""
+"""An argument of `named`: a name, a NumPy dtype, a scalar type or a tf.DType."""
 
 
 def named(dtype: Any) -> DType:
-    """The row that a name, NumPy dtype, scalar type or tf.DType means.
+    """Return the row of a name, NumPy dtype, scalar type or tf.DType.
 
     >>> named("bfloat16").tf, named(np.float32).name
     (14, 'float32')
     """
-    name = getattr(dtype, "name", dtype)  # tf.DType and np.dtype both have one
+    # Both tf.DType and np.dtype have an attribute `name`.
+    name = getattr(dtype, "name", dtype)
     if isinstance(name, str):
         row = BY_NAME.get(_ALIASES.get(name, name))
         if row is not None:
@@ -149,7 +153,7 @@ def named(dtype: Any) -> DType:
 
 
 def is_string(dtype: Any) -> bool:
-    """Whether a name, type or tf.DType means strings.
+    """Return whether a name, type or tf.DType denotes strings.
 
     >>> is_string("string"), is_string(bytes), is_string("int8")
     (True, True, False)
@@ -163,7 +167,7 @@ def is_string(dtype: Any) -> bool:
 
 
 def bounds(row: DType) -> tuple[int, int]:
-    """Lowest and highest value of an integer type, and of the bit patterns of the others.
+    """Return the lowest and highest value of an integer type; for other types, of the bit pattern.
 
     >>> bounds(named("int4")), bounds(named("bool")), bounds(named("bfloat16"))
     ((-8, 7), (0, 1), (0, 65535))
@@ -176,11 +180,11 @@ def bounds(row: DType) -> tuple[int, int]:
 
 
 GROUPS = {4: (2, 1), 6: (4, 3)}
-"""By bits of an element: how many elements fill how many whole bytes."""
+"""Bits of an element -> (elements, bytes) of the smallest group that fills whole bytes."""
 
 
 def unpack(bits: int, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Elements of 4 or 6 bits as one byte each. The first element is in the lowest bits.
+    """Unpack elements of 4 or 6 bits into one byte each. The first element has the lowest bits.
 
     >>> unpack(4, np.array([0x21, 0x43], np.uint8)).tolist()
     [1, 2, 3, 4]
@@ -190,17 +194,19 @@ def unpack(bits: int, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     out: np.ndarray[Any, Any] = np.empty((len(groups), count), np.uint8)
     mask = (1 << bits) - 1
     for i in range(count):
-        at, shift = divmod(i * bits, 8)
-        np.right_shift(groups[:, at], shift, out=out[:, i])
+        byte, shift = divmod(i * bits, 8)
+        np.right_shift(groups[:, byte], shift, out=out[:, i])
         if shift + bits > 8:
-            out[:, i] |= groups[:, at + 1] << (8 - shift)
+            out[:, i] |= groups[:, byte + 1] << (8 - shift)
         out[:, i] &= mask
     return out.reshape(-1)
 
 
 def noncanonical(row: DType, values: np.ndarray[Any, Any]) -> int | None:
-    """Index of the first byte (of flat uint8 `values`) that is no value of a bool or of a type
-    below a byte, whose upper bits are zero.
+    """Return the index of the first byte in flat uint8 `values` that is not a valid element.
+
+    A bool is 0 or 1, and the upper bits of a type of less than a byte are zero. None if all bytes
+    are valid.
 
     >>> noncanonical(named("bool"), np.array([0, 1, 2], np.uint8))
     2
@@ -208,4 +214,5 @@ def noncanonical(row: DType, values: np.ndarray[Any, Any]) -> int | None:
     highest = 1 if row.name == "bool" else (1 << row.bits) - 1
     if highest >= 255 or not len(values) or values.max() <= highest:
         return None
-    return int((values > highest).argmax())  # 0 if another thread has changed it meanwhile
+    # If another thread has changed the memory since the check above, argmax returns 0.
+    return int((values > highest).argmax())

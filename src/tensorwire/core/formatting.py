@@ -1,5 +1,6 @@
-"""Text, numbers and sizes in few characters, none of them a control character. This needs nothing,
-not even NumPy.
+"""Text, numbers and sizes, formatted for people: short, and without control characters.
+
+This module imports neither NumPy nor the rest of the package.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
 def safe(text: str) -> str:
-    """Text that a terminal only shows: what would move its cursor or change its colours, or its
-    direction, is written as an escape.
+    """Escape all characters that are not printable, so that text cannot control a terminal.
+
+    Cursor movements, colours and changes of direction become escape sequences.
 
     >>> safe("a\\x1b[2Jb\\n")
     'a\\\\x1b[2Jb\\\\n'
@@ -27,12 +29,13 @@ def safe(text: str) -> str:
 
 
 def safe_lines(text: str) -> str:
-    """The same, for text of many lines."""
+    """Escape text of several lines like `safe`, but keep the newlines."""
     return text if text.isprintable() else "\n".join(safe(line) for line in text.split("\n"))
 
 
 def short(text: str, most: int) -> str:
-    """
+    """Cut text to at most `most` characters.
+
     >>> short("a long story", 8)
     'a lon...'
     """
@@ -40,7 +43,7 @@ def short(text: str, most: int) -> str:
 
 
 def quoted(item: str | bytes, most: int = 60) -> str:
-    """A string as Python writes it, cut where it gets long, and then with its length.
+    """Return the repr of a string. A long one is cut and followed by its length.
 
     >>> quoted("x" * 99, 10), quoted(b"ab")
     ("'xxxxxxxxxx'... (99 characters)", "b'ab'")
@@ -52,7 +55,8 @@ def quoted(item: str | bytes, most: int = 60) -> str:
 
 
 def number(value: SupportsFloat | None, digits: int = 4) -> str:
-    """
+    """Format a number: integers with thousands separators, floats with a few digits.
+
     >>> number(0.123456), number(12345678), number(None), number(1e-9)
     ('0.1235', '12,345,678', 'none', '1e-09')
     """
@@ -64,7 +68,8 @@ def number(value: SupportsFloat | None, digits: int = 4) -> str:
 
 
 def size(count: float, three_digits: bool = False) -> str:
-    """
+    """Format a number of bytes with a unit.
+
     >>> size(999), size(1_240_000), size(1_240_000, three_digits=True)
     ('999 bytes', '1.2 MB', '1.24 MB')
     """
@@ -75,7 +80,8 @@ def size(count: float, three_digits: bool = False) -> str:
 
 
 def share(part: int, whole: int) -> str:
-    """
+    """Format a part of a whole as a percentage.
+
     >>> share(1, 4), share(1, 1_000_000), share(0, 0)
     ('25 %', '0.0001 %', '0 %')
     """
@@ -83,7 +89,8 @@ def share(part: int, whole: int) -> str:
 
 
 def shape(dims: Iterable[int | None]) -> str:
-    """
+    """Format a shape. Unknown dimensions are question marks.
+
     >>> shape((2, None)), shape((3,)), shape(())
     ('(2, ?)', '(3,)', '()')
     """
@@ -92,7 +99,8 @@ def shape(dims: Iterable[int | None]) -> str:
 
 
 def time(seconds: float) -> str:
-    """
+    """Format a duration with a unit.
+
     >>> time(0.00312), time(12.5), time(0)
     ('3.12 ms', '12.5 s', '0 s')
     """
@@ -103,7 +111,8 @@ def time(seconds: float) -> str:
 
 
 def speed(count: float, seconds: float) -> str:
-    """
+    """Format a throughput in bytes per second.
+
     >>> speed(1_000_000, 0.001)
     '1.00 GB/s'
     """
@@ -111,7 +120,7 @@ def speed(count: float, seconds: float) -> str:
 
 
 def times(a: float, b: float) -> str:
-    """How many times a is b.
+    """Format the ratio of a to b.
 
     >>> times(3.14, 1), times(250, 2)
     ('3.1x', '125x')
@@ -121,7 +130,7 @@ def times(a: float, b: float) -> str:
 
 
 def _three(number: float) -> str:
-    """Three significant digits, without an exponent."""
+    """Format a number with three significant digits, without an exponent."""
     return (
         f"{number:.2f}"
         if number < 9.995

@@ -1,4 +1,4 @@
-"""What the values of this package are made of: fields that are set once."""
+"""Immutable values: classes whose fields are set once."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ _T = TypeVar("_T", bound="Frozen")
 
 
 def trusted(kind: type[_T], *fields: Any) -> _T:
-    """Makes a value whose invariants the caller has already established, without checking them
-    again.
-    """
+    """Create a value without validation, because the caller has established its invariants."""
     value = object.__new__(kind)
     value._set(*fields)
     return value
 
 
 class Frozen:
-    """A value whose fields, named by `__slots__`, are set once. (Four dataclasses would cost a
-    tenth of our import time.)
+    """A value whose fields, named by `__slots__`, are set once.
+
+    Four frozen dataclasses would take a tenth of the package's import time.
     """
 
     __slots__: tuple[str, ...] = ()

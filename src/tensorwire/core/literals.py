@@ -1,6 +1,6 @@
-"""The names that options take, as types: a type checker reports a misspelt one.
+"""Literal types for the names that options take, so that a type checker reports a misspelt one.
 
-tests/test_typing.py holds them against the tables that they are taken from.
+tests/test_typing.py compares them with the tables that define the names.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ FormatName = Literal[
     "example",
     "raw",
 ]
-"""A format of tensors: see `tw.formats()`."""
+"""A tensor format: see `tw.formats()`."""
 FileFormatName = FormatName | Literal["tfrecord", "jsonl", "saved_model"]
 """A format of tensors, rows or models."""
 CompressionName = Literal["gzip", "zlib", "zstd", "lz4", "snappy"]
 FormatCompressionName = CompressionName | Literal["none"]
-"""A compression of a stream, or what a format that compresses by itself calls it."""
+"""A compression of a stream, or of a format with a compression of its own."""
 FrameworkName = Literal["numpy", "tensorflow", "torch", "jax", "scipy", "arrow", "object"]
-"""What `to=` may be."""
+"""Values of `to=`."""
 SchemeName = Literal["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int8", "uint8", "int4"]
-"""What `quantize=` may be."""
+"""Values of `quantize=`."""
 Nonfinite = Literal["raise", "clip", "zero"]
 OnCorrupt = Literal["raise", "skip"]
 ByteOrder = Literal["little", "big"]

@@ -1,10 +1,10 @@
-"""The memory rules, in code: when a decoded array is a view and when a copy, and that nobody can
-write into what is not theirs.
+"""Memory of decoded arrays: when an array is a view of the input, and when it is a copy.
 
-`copy=None`  read-only; a view where the bytes are aligned for the dtype, an aligned copy elsewhere
-             or when tiny
-`copy=False` read-only; a view, or an error
-`copy=True`  writable, the caller's own
+`copy=None`  read-only: a view if the bytes are aligned for the dtype and not tiny, else a copy
+`copy=False` read-only: a view, or an error if the bytes are not aligned
+`copy=True`  writable: a copy that belongs to the caller
+
+A view of the caller's input is never writable.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ import numpy as np
 from .._errors import DecodeError
 
 INLINE = 4096
-"""Up to here a copy is cheaper than one more buffer."""
+"""Up to this many bytes, a copy is cheaper than one more buffer in a list of chunks."""
 Buffer = bytes | bytearray | memoryview
 Array = np.ndarray[Any, Any]
 
 TINY = 256
-"""Up to here a copy is cheaper than keeping the whole input alive. The extension knows the same
-number.
+"""Up to this many bytes, an array is copied rather than keeping the whole input alive. The native
+extension uses the same number.
 """
 
 
 def flat(data: Any) -> memoryview:
-    """Any object with the buffer protocol as one run of bytes.
+    """Return a flat view of the bytes of any object with the buffer protocol.
 
     >>> flat(np.zeros((2, 2), np.float32)).nbytes
     16
@@ -39,13 +39,14 @@ def flat(data: Any) -> memoryview:
     if view.format == "B" and view.ndim == 1 and view.c_contiguous:
         return view
     if not view.c_contiguous:
-        raise DecodeError("the buffer is not contiguous; pass bytes(view)")
+        raise DecodeError("the buffer is not contiguous", hint="pass bytes(view)")
     if view.nbytes == 0:
         return memoryview(b"")
     return view.cast("B")
 
 
 def read_only(array: Array) -> Array:
+    """Make an array read-only and return it."""
     array.flags.writeable = False
     return array
 
@@ -58,12 +59,13 @@ def dense(
     copy: bool | None,
     base: int = 0,
 ) -> Array:
-    """The array at `offset`, by the rules above. The caller has checked that the bytes are there;
-    `base` is where the view begins.
+    """Return the array at `offset` as a view or a copy, by the rules of this module.
+
+    The caller has checked that the bytes are there. `base` is where the view begins in the input.
     """
     count = math.prod(shape)
-    # frombuffer keeps the view, and with it the lock on a bytearray's size; np.ndarray(buffer=...)
-    # would let go of it.
+    # frombuffer keeps a reference to the view, which stops a bytearray from being resized.
+    # np.ndarray(buffer=...) would not keep it.
     array: Array = (
         np.frombuffer(view, dtype, count, offset).reshape(shape)
         if count
@@ -71,31 +73,31 @@ def dense(
     )
     aligned = array.flags.aligned
     if copy is False and not aligned:
-        why = (
-            f"copy=False, but the {dtype} data is not aligned to {dtype.alignment} bytes; leave"
-            " copy out"
+        raise DecodeError(
+            f"copy=False, but the {dtype} data is not aligned to {dtype.alignment} bytes",
+            offset=base + offset,
+            hint="omit copy=",
         )
-        raise DecodeError(why, offset=base + offset)
     if copy or not aligned or (copy is None and array.nbytes <= TINY):
         array = array.copy()
     return array if copy else read_only(array)
 
 
 def make_writable(value: Any) -> None:
-    """Gives arrays over memory that is the caller's own back their flag, however deep they are in a
-    value.
-    """
+    """Make all arrays in a nested value writable. Their memory must belong to the caller."""
     if isinstance(value, np.ndarray):
+        # NumPy refuses to set the flag again for memory that a kernel allocated.
         if value.flags.writeable:
-            return  # NumPy refuses to set the flag again for memory that a kernel allocated.
-        # a view of another dtype, as for int4
+            return
+        # A view of another dtype (int4 is read as uint8) is writable only if its base is.
         if isinstance(value.base, np.ndarray):
             make_writable(value.base)
         value.flags.writeable = True
     elif isinstance(value, (list, tuple)):
         for item in value:
             make_writable(item)
-    elif hasattr(value, "values") and callable(value.values):  # a dict or Bundle
+    # A dict or Bundle: Sparse and Ragged have an array `values`.
+    elif hasattr(value, "values") and callable(value.values):
         for item in value.values():
             make_writable(item)
     elif hasattr(value, "__slots__"):
@@ -104,28 +106,28 @@ def make_writable(value: Any) -> None:
 
 
 def chunk(array: Array) -> Buffer:
-    """A C-contiguous array's own memory as bytes, copied only where that is quicker; ml_dtypes have
-    no buffer format, hence the view.
-    """
+    """Return the bytes of a C-contiguous array, copied only if that is faster."""
     if array.nbytes <= INLINE:
         return array.tobytes()
+    # The dtypes of ml_dtypes have no buffer format, so the memory is viewed as uint8 first.
     return array.reshape(-1).view(np.uint8).data
 
 
 def fresh(size: int) -> Array:
-    """New, writable bytes that start at a multiple of 64, so that any array in a well-made file is
-    aligned, for JAX too.
+    """Return new, writable bytes that start at a multiple of 64.
+
+    Arrays at aligned offsets of a file are then aligned in memory too, also for JAX, which requires
+    64 bytes.
     """
     return _aligned(np.empty(size + 64, np.uint8), size)
 
 
 class MemoryPool:
-    """Buffers that are used again once nobody holds an array over them: fresh memory costs more in
-    page faults than filling it does.
+    """A pool of buffers that are reused as soon as no array refers to them.
 
-    An array keeps the buffer under it alive, and so does every view of it, so a buffer that only
-    the pool holds is free. A free-threaded interpreter cannot tell that (`counts_are_exact`): there
-    every buffer is a new one.
+    Page faults of new memory take longer than filling it. An array and all its views keep the
+    buffer under them alive, so a buffer that only the pool refers to is free. In a free-threaded
+    interpreter reference counts do not show that (`counts_are_exact`), and every buffer is new.
 
     >>> pool = MemoryPool()
     >>> first = pool.take(1000)
@@ -136,24 +138,25 @@ class MemoryPool:
     """
 
     _KEPT = 64
-    """Buffers of one size class; more than these are not kept."""
+    """Buffers that are kept of one size class."""
     _LEAST = 4096
+    """Bytes of the smallest size class."""
 
     def __init__(self) -> None:
         self._buffers: dict[int, list[Array]] = {}
-        """By size, which is a power of two: what is not touched of it costs nothing."""
+        """Buffers by size, a power of two. The pages of a buffer that are not touched cost
+        nothing.
+        """
         self._lock = threading.Lock()
 
     def take(self, size: int) -> Array:
-        """Bytes to write on, starting at a multiple of 64; what is in them is left over from
-        before.
-        """
+        """Return writable, uninitialized bytes that start at a multiple of 64."""
         room = max(self._LEAST, 1 << (size - 1).bit_length())
         with self._lock:
             buffers = self._buffers.setdefault(room, [])
             for i in range(len(buffers)):
-                # One reference is the list's, one the call's own: nobody else has any, so nobody
-                # can make more.
+                # One reference belongs to the list and one to this call. There is no other, so no
+                # other thread can create one while the lock is held.
                 if sys.getrefcount(buffers[i]) <= 2:
                     return _aligned(buffers[i], size)
             buffer: Array = np.empty(room + 64, np.uint8)
@@ -163,16 +166,15 @@ class MemoryPool:
 
 
 def is_mine(array: Array) -> bool:
-    """Whether a pool's buffer under an array has no other array over it, so that its holder may
-    start over in it.
-    """
-    # the pool's, the array's, and the call's own
+    """Return whether an array is the only one over its pool buffer, so that it may be reused."""
+    # The three references are those of the pool, of the array, and of this call.
     return counts_are_exact() and sys.getrefcount(array.base) <= 3
 
 
 def counts_are_exact() -> bool:
-    """Whether a reference count says that an object has no other holder. Without the GIL it does
-    not, as each thread counts for itself; a `MemoryPool` keeps nothing there.
+    """Return whether reference counts are exact.
+
+    Without the GIL each thread counts for itself, so a `MemoryPool` keeps nothing.
     """
     return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
 

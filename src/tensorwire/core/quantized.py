@@ -1,7 +1,7 @@
-"""Floats stored in fewer bits: the codes, and what turns them back. It may stand wherever a dense
-tensor of floats can.
+"""Quantized tensors: integer or short float codes with the scale and zero point to restore floats.
 
-`transforms.quantization` makes it and undoes it; the formula stands there.
+A `Quantized` is accepted wherever a dense tensor of floats is. `transforms.quantization` creates
+and restores it, and documents the formula.
 """
 
 from __future__ import annotations
@@ -16,30 +16,34 @@ from .memory import Array
 
 
 class Quantized(Frozen):
-    """Codes, and what is needed to turn them back into floats. As an array it is its codes.
+    """A tensor of floats in fewer bits: codes, and what is needed to restore the floats.
 
-    >>> q = Quantized(np.int8([[-3, 7]]), "int8", None, np.float32(0.5), np.int64(0), "float32")
+    `tw.quantize` creates it and `tw.dequantize` restores the floats. `np.asarray` returns the
+    codes.
+
+    >>> import tensorwire as tw
+    >>> import numpy as np
+    >>> q = tw.quantize(np.float32([[-1.5, 0, 3.5]]), "int8")
     >>> q, q.dtype, np.asarray(q).tolist()
-    (Quantized(int8 of float32, shape=(1, 2)), dtype('int8'), [[-3, 7]])
+    (Quantized(int8 of float32, shape=(1, 3)), dtype('int8'), [[-127, -51, 127]])
     """
 
     __slots__ = ("codes", "scheme", "axis", "scale", "zero_point", "original")
 
     codes: Array
-    """Of the shape of the original, in the dtype of the scheme; int4 takes one byte an element, as
-    everywhere.
-    """
+    """The codes, in the original's shape and the scheme's dtype. An int4 takes one byte."""
     scheme: str
+    """The name of the scheme: "int8", "float16" ..."""
     axis: int | None
-    """The axis along which scale and zero point are vectors; None for one of each, and for casts,
-    which have neither.
+    """The axis along which scale and zero point are vectors. None if they are scalars, and for
+    casts, which have neither.
     """
     scale: Array | None
-    """float32, or float64 for a float64 original, whose range float32 does not have."""
+    """float32, or float64 for a float64 original, because float32 does not have its range."""
     zero_point: Array | None
     """int64."""
     original: str
-    """The original's dtype, by its name in `tensorwire.core.dtypes`."""
+    """The name of the original's dtype."""
 
     def __init__(
         self,
@@ -54,9 +58,9 @@ class Quantized(Frozen):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the codes."""
-        found: np.dtype[Any] = self.codes.dtype
-        return found
+        """The dtype of the codes."""
+        dtype: np.dtype[Any] = self.codes.dtype
+        return dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -68,13 +72,13 @@ class Quantized(Frozen):
 
     @property
     def nbytes(self) -> int:
-        """Of codes, scale and zero point together."""
+        """Bytes of codes, scale and zero point together."""
         return sum(
             part.nbytes for part in (self.codes, self.scale, self.zero_point) if part is not None
         )
 
     def rows(self, key: Any) -> Quantized:
-        """Some indices of the first dimension, by a slice or by their numbers.
+        """Return some rows, selected by a slice or a list of indices of the first dimension.
 
         >>> Quantized(np.int8([[1], [2]]), "int8", 0, np.float32([1, 2]), np.int64([0, 0]),
         ...     "float32").rows([1]).scale.tolist()
@@ -105,7 +109,7 @@ class Quantized(Frozen):
 
 
 def has_codes(value: Any) -> bool:
-    """Whether anything in a nested value is quantized.
+    """Return whether a nested value contains a quantized tensor.
 
     >>> has_codes([np.zeros(3), {"n": 3}])
     False
@@ -115,6 +119,7 @@ def has_codes(value: Any) -> bool:
         return False
     if kind is list or kind is tuple:
         return any(map(has_codes, value))
-    if hasattr(value, "keys"):  # a dict or Bundle
+    # A dict or Bundle.
+    if hasattr(value, "keys"):
         return any(map(has_codes, value.values()))
     return kind is Quantized or type(getattr(value, "values", None)) is Quantized

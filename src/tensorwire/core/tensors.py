@@ -1,8 +1,7 @@
-"""The kinds of tensor that NumPy has no array for: `Strings`, `Sparse`, `Ragged`; and `Bundle`,
-tensors by name.
+"""Tensor classes that NumPy lacks (`Strings`, `Sparse`, `Ragged`), and `Bundle`, tensors by name.
 
-Each is frozen, holds plain NumPy arrays, is checked once when it is made, and pickles (protocol 5:
-its arrays travel out of band). Dense tensors are `numpy.ndarray` itself.
+Each class is immutable, holds plain NumPy arrays, and is validated once when it is created. All of
+them can be pickled, with protocol 5 out of band. Dense tensors are plain `numpy.ndarray`.
 """
 
 from __future__ import annotations
@@ -23,10 +22,8 @@ from .quantized import Quantized
 Array = np.ndarray[Any, Any]
 
 
-def _int64(values: Any, what: str) -> Array:
-    """Integers of any width as int64; floats, bools and numbers past 2**63 are refused, not
-    rounded.
-    """
+def _int64(values: Any, name: str) -> Array:
+    """Convert integers of any width to int64. Raises for floats, bools and numbers past 2**63."""
     array = np.asarray(values)
     if array.dtype == np.int64:
         return array
@@ -35,14 +32,18 @@ def _int64(values: Any, what: str) -> Array:
     if array.dtype.kind not in "iu" or (
         array.dtype == np.uint64 and array.max() > validate.INT64_MAX
     ):
-        raise EncodeError(f"{what} must be integers that fit int64, not {array.dtype}")
+        raise EncodeError(f"{name} must be integers that fit in int64, not {array.dtype}")
     return array.astype(np.int64)
 
 
 class Strings(Frozen):
-    """A tensor of byte strings, or of text: all their bytes in one buffer, and where each begins.
+    """A tensor of byte strings or of text: one buffer with all bytes, and the offsets of the strings.
 
-    >>> words = Strings.of(["wire", "tensor", "é"])
+    String i is `data[offsets[i]:offsets[i + 1]]`. `shape` defaults to one dimension. With `text`,
+    the strings are str and their bytes must be UTF-8. Raises EncodeError for invalid arguments.
+
+    >>> import tensorwire as tw
+    >>> words = tw.Strings.of(["wire", "tensor", "é"])
     >>> words[1], words[::2].tolist(), words == "wire"
     ('tensor', ['wire', 'é'], array([ True, False, False]))
     """
@@ -75,9 +76,13 @@ class Strings(Frozen):
         shape: Sequence[int] | None = None,
         text: bool | None = None,
     ) -> Strings:
-        """From str or bytes objects, never both. `text` decides what an empty list means.
+        """Create a tensor from str or bytes objects, which must not be mixed.
 
-        >>> Strings.of([b"a", b"b\\x00"], shape=(2, 1)).tolist()
+        `text` says whether an empty list is text. Raises EncodeError if the objects are not all str
+        or all bytes, or do not fill `shape`.
+
+        >>> import tensorwire as tw
+        >>> tw.Strings.of([b"a", b"b\\x00"], shape=(2, 1)).tolist()
         [[b'a'], [b'b\\x00']]
         """
         items: list[Any] = list(strings)
@@ -96,15 +101,14 @@ class Strings(Frozen):
                 items = [item.encode() for item in items]
             except UnicodeEncodeError as error:
                 raise EncodeError(
-                    f"{error.object!r:.60} has a lone surrogate, so it is not text that UTF-8 can"
-                    " hold"
+                    f"{error.object!r:.60} has a lone surrogate, which UTF-8 cannot encode"
                 ) from None
         offsets = np.zeros(len(items) + 1, np.int64)
         np.cumsum(np.fromiter(map(len, items), np.int64, len(items)), out=offsets[1:])
         dims = tuple(shape) if shape is not None else (len(items),)
         if validate.elements(dims) != len(items):
             raise EncodeError(f"{len(items)} strings do not fill the shape {dims}")
-        # whose memory can be the caller's own, where `load` says that it is
+        # A bytearray, unlike bytes, can be made writable later (`copy=True` of the readers).
         data = np.frombuffer(bytearray().join(items), np.uint8)
         data.flags.writeable = False
         return trusted(cls, data, offsets, dims, is_text)
@@ -150,7 +154,7 @@ class Strings(Frozen):
         return item.decode() if self.text else item
 
     def _take(self, chosen: Array) -> Strings:
-        """The strings at the given flat positions, gathered without a loop."""
+        """Return the strings at the given flat indices, gathered without a loop over strings."""
         flat = chosen.reshape(-1)
         starts, lengths = self.offsets[flat], np.diff(self.offsets)[flat]
         offsets = np.zeros(len(flat) + 1, np.int64)
@@ -162,7 +166,7 @@ class Strings(Frozen):
         return (self[i] for i in range(len(self)))
 
     def reshape(self, *shape: Any) -> Strings:
-        """The same strings in another shape; one dim may be -1."""
+        """Return the same strings in another shape. One dimension may be -1."""
         dims = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
         return trusted(
             Strings,
@@ -173,7 +177,7 @@ class Strings(Frozen):
         )
 
     def astext(self, text: bool = True) -> Strings:
-        """The same strings as text (which checks that they are UTF-8), or as bytes."""
+        """Return the same strings as text or as bytes. Raises EncodeError if they are not UTF-8."""
         if text and not self.text:
             validate.utf8(self.data, self.offsets)
         return trusted(Strings, self.data, self.offsets, self.shape, text)
@@ -184,7 +188,7 @@ class Strings(Frozen):
         return [item.decode() for item in items] if self.text else items
 
     def tolist(self) -> Any:
-        """Nested lists of str or bytes; a single one for a 0-d tensor."""
+        """Return nested lists of str or bytes; for a 0-d tensor, a single str or bytes."""
         return self.__array__().tolist() if len(self.shape) != 1 else self._objects()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
@@ -220,13 +224,15 @@ class Strings(Frozen):
 
 
 class Sparse(Frozen):
-    """A tensor that is mostly zeros: where the values are, and what they are (TensorFlow's order of
-    things).
+    """A sparse tensor in coordinate format (COO): indices, values and the dense shape.
 
-    `values` has one row for each index. With rows that are arrays themselves it is hybrid, as
-    torch's sparse embedding gradients are, and `dense_shape` ends with the shape of a row.
+    `values` has one row for each index. If the rows are arrays, the tensor is hybrid, like torch's
+    sparse embedding gradients, and `dense_shape` ends with the shape of a row. Raises EncodeError
+    if the arguments do not match.
 
-    >>> Sparse([[0, 0], [1, 2]], np.float32([1, 4]), (2, 3)).to_dense()
+    >>> import tensorwire as tw
+    >>> import numpy as np
+    >>> tw.Sparse([[0, 0], [1, 2]], np.float32([1, 4]), (2, 3)).to_dense()
     array([[1., 0., 0.],
            [0., 0., 4.]], dtype=float32)
     """
@@ -242,17 +248,18 @@ class Sparse(Frozen):
 
     def __init__(self, indices: Any, values: Any, dense_shape: Any) -> None:
         dims = _int64(dense_shape, "dense_shape")
-        places = _int64(indices, "indices")
-        if places.size == 0 and places.ndim == 1:  # [] says nothing of the rank
-            places = places.reshape(0, len(dims))
+        positions = _int64(indices, "indices")
+        # An empty list has no second dimension, so the rank comes from dense_shape.
+        if positions.size == 0 and positions.ndim == 1:
+            positions = positions.reshape(0, len(dims))
         items = values if isinstance(values, Strings) else np.asarray(values)
         if isinstance(items, np.ndarray) and items.dtype.kind in "OSUT":
             raise EncodeError(
-                "the values of a Sparse must be numbers or Strings; tw.tensor(values) makes Strings"
-                " of text"
+                f"the values of a Sparse must be numbers or Strings, not {items.dtype}",
+                hint="pass tw.tensor(values)",
             )
-        validate.sparse(places, items.shape, dims)
-        self._set(places, items, dims)
+        validate.sparse(positions, items.shape, dims)
+        self._set(positions, items, dims)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -268,45 +275,43 @@ class Sparse(Frozen):
 
     @property
     def order(self) -> validate.Order:
-        """Whether the indices are sorted, and whether two are the same."""
+        """Whether the indices are sorted, and whether there are duplicates."""
         return validate.order(self.indices)
 
     def sort(self) -> Sparse:
-        """The same tensor with its indices in row-major order; equal indices keep theirs."""
+        """Return the same tensor with its indices in row-major order. The sort is stable."""
         if self.order.sorted:
             return self
         by = np.lexsort(self.indices.T[::-1])
         return trusted(Sparse, self.indices[by], self.values[by], self.dense_shape)
 
     def to_dense(self) -> Array:
-        """Every element, zeros included; duplicate indices add up (for strings, the last one
-        stays).
+        """Return the dense array. Values at duplicate indices are added; of strings the last wins.
+
+        Raises EncodeError if the dense array does not fit into memory.
         """
         rank = self.indices.shape[1]
-        where = tuple(self.indices.T) if rank else ()
+        positions = tuple(self.indices.T) if rank else ()
         try:
-            return self._to_dense(rank, where)
+            return self._to_dense(rank, positions)
         except (MemoryError, ValueError) as error:
-            why = (
-                f"a dense tensor of shape {list(self.shape)} is larger than the memory of this"
-                " machine"
-            )
+            why = f"a dense tensor of shape {list(self.shape)} does not fit into memory"
             raise EncodeError(why) from error
 
-    def _to_dense(self, rank: int, where: tuple[Array, ...]) -> Array:
+    def _to_dense(self, rank: int, positions: tuple[Array, ...]) -> Array:
         if isinstance(self.values, Strings):
-            words: Array = np.full(self.shape, "" if self.values.text else b"", object)
-            words[where] = np.asarray(self.values)
-            return words
+            strings: Array = np.full(self.shape, "" if self.values.text else b"", object)
+            strings[positions] = np.asarray(self.values)
+            return strings
         out: Array = np.zeros(self.shape, self.values.dtype)
         if not self.order.duplicates:
-            out[where if rank else ...] = (
+            out[positions if rank else ...] = (
                 self.values if rank else (self.values[0] if self.nnz else 0)
             )
         elif self.values.dtype == np.bool_:
-            np.logical_or.at(out, where, self.values)
+            np.logical_or.at(out, positions, self.values)
         else:
-            np.add.at(out, where, self.values)
+            np.add.at(out, positions, self.values)
         return out
 
     def __repr__(self) -> str:
@@ -323,10 +328,15 @@ class Sparse(Frozen):
 
 
 class Ragged(Frozen):
-    """Rows of different lengths, to any depth: flat values, and for each ragged dimension where its
-    rows begin.
+    """A ragged tensor: flat values, and the row splits of each ragged dimension, outer to inner.
 
-    >>> tokens = Ragged(np.int32([4, 8, 15, 16]), [0, 3, 3, 4])
+    Row i of the innermost dimension is `values[row_splits[i]:row_splits[i + 1]]`. `row_splits` is
+    one vector or a list of them, `uniform` the fixed row length of each (None: rows may differ).
+    Raises EncodeError if the arguments do not match.
+
+    >>> import tensorwire as tw
+    >>> import numpy as np
+    >>> tokens = tw.Ragged(np.int32([4, 8, 15, 16]), [0, 3, 3, 4])
     >>> tokens.tolist(), tokens.shape, tokens[0]
     ([[4, 8, 15], [], [16]], (3, None), array([ 4,  8, 15], dtype=int32))
     """
@@ -334,11 +344,11 @@ class Ragged(Frozen):
     __slots__ = ("values", "row_splits", "uniform")
 
     values: Array | Strings
-    """The flat values; their further dims are dense."""
+    """The flat values. Dimensions after the first are dense."""
     row_splits: tuple[Array, ...]
-    """Outer to inner; int32 or int64, each from 0 to the number of rows that it splits."""
+    """int32 or int64 vectors, outer to inner, each from 0 to the number of rows that it splits."""
     uniform: tuple[int | None, ...]
-    """For each row_splits the length that all its rows have, where that is part of the type."""
+    """For each of row_splits the length of all its rows, if the type fixes it, else None."""
 
     def __init__(
         self, values: Any, row_splits: Any, uniform: Sequence[int | None] | int | None = None
@@ -355,8 +365,8 @@ class Ragged(Frozen):
         items = values if isinstance(values, Strings) else np.asarray(values)
         if isinstance(items, np.ndarray) and items.dtype.kind in "OSUT":
             raise EncodeError(
-                "the values of a Ragged must be numbers or Strings; tw.tensor(values) makes Strings"
-                " of text"
+                f"the values of a Ragged must be numbers or Strings, not {items.dtype}",
+                hint="pass tw.tensor(values)",
             )
         if not items.shape:
             raise EncodeError("the values of a Ragged must have at least one dimension")
@@ -372,9 +382,13 @@ class Ragged(Frozen):
 
     @classmethod
     def of(cls, rows: Sequence[Any], dtype: Any = None, splits: Any = np.int64) -> Ragged:
-        """From nested lists. Each level down to the numbers (or strings) is a ragged dimension.
+        """Create a tensor from nested lists. Each level of lists below the first is ragged.
 
-        >>> Ragged.of([[["a"], []], [["b", "c"]]]).shape
+        `dtype` is that of the values, `splits` that of the row splits. Raises EncodeError if the
+        lists differ in depth or hold different types.
+
+        >>> import tensorwire as tw
+        >>> tw.Ragged.of([[["a"], []], [["b", "c"]]]).shape
         (2, None, None)
         """
         levels: list[Any] = []
@@ -384,14 +398,14 @@ class Ragged(Frozen):
             levels.append(np.concatenate([[0], np.cumsum(lengths)]).astype(splits))
             flat = [item for row in flat for item in row]
         if not levels:
-            raise EncodeError("Ragged.of needs a list of lists")
+            raise EncodeError("Ragged.of takes a list of lists")
         if flat and isinstance(flat[0], (str, bytes)):
             return cls(Strings.of(flat), levels)
         if any(isinstance(item, (list, tuple)) for item in flat):
-            raise EncodeError("the lists end at different depths")
+            raise EncodeError("the lists have different depths")
         values: Array = np.array(flat, np.float64 if dtype is None and not flat else dtype)
         if values.ndim != 1 or values.dtype.kind in "OSU":
-            raise EncodeError("the lists hold different things, or integers past 64 bits")
+            raise EncodeError("the lists mix types, or hold integers of more than 64 bits")
         return cls(values, levels)
 
     @property
@@ -400,7 +414,7 @@ class Ragged(Frozen):
 
     @property
     def shape(self) -> tuple[int | None, ...]:
-        """None where rows differ, as TensorFlow writes it."""
+        """The shape, with None for dimensions in which rows differ, as in TensorFlow."""
         return (len(self), *self.uniform, *self.values.shape[1:])
 
     @property
@@ -414,7 +428,7 @@ class Ragged(Frozen):
         if isinstance(key, slice):
             start, stop, step = key.indices(len(self))
             if step != 1:
-                raise IndexError("rows of a Ragged are sliced in steps of 1")
+                raise IndexError(f"a Ragged can only be sliced in steps of 1, not {step}")
             splits, low = [], start
             high = max(start, stop)
             for part in self.row_splits:
@@ -432,7 +446,7 @@ class Ragged(Frozen):
         return (self[i] for i in range(len(self)))
 
     def tolist(self) -> list[Any]:
-        """Nested lists of Python values."""
+        """Return nested lists of Python values."""
         rows: list[Any] = self.values.tolist()
         for splits in reversed(self.row_splits):
             bounds = splits.tolist()
@@ -452,20 +466,22 @@ class Ragged(Frozen):
 
 Tensor = Array | Strings | Sparse | Ragged
 TensorLike = object
-"""A tensor of any framework, one of ours, or nested lists: what `frameworks.tensor` takes. The
-classes of frameworks have no base in common, so this alias is the only name for them.
+"""An argument of `frameworks.tensor`: a tensor of any framework or of tensorwire, or nested lists.
+The frameworks' classes have no common base class, so this is an alias of object.
 """
 KINDS = (np.ndarray, Strings, Sparse, Ragged)
 
 
 class Bundle(Mapping[str, Any]):
-    """Tensors by name, in order, with text about all of them (`metadata`) and about each
-    (`tensor_metadata`).
+    """A mapping of names to tensors, with metadata for the whole and for each tensor.
 
-    The values are arrays, `Strings`, `Sparse` and `Ragged`; after `to=`, a framework's tensors.
+    The values are arrays, `Strings`, `Sparse` and `Ragged`, or a framework's tensors if `to=` was
+    passed to the reader. Names and metadata are str. Raises EncodeError for anything else.
 
-    >>> b = Bundle({"logits": np.zeros((2, 3))}, metadata={"model": "nmt-v2"})
-    >>> b["logits"].shape, b.metadata["model"]
+    >>> import tensorwire as tw
+    >>> import numpy as np
+    >>> bundle = tw.Bundle({"logits": np.zeros((2, 3))}, metadata={"model": "nmt-v2"})
+    >>> bundle["logits"].shape, bundle.metadata["model"]
     ((2, 3), 'nmt-v2')
     """
 
@@ -480,36 +496,39 @@ class Bundle(Mapping[str, Any]):
         self._tensors = dict(tensors)
         for name, tensor in self._tensors.items():
             if not isinstance(name, str):
-                raise EncodeError(f"names in a Bundle are str, not {type(name).__name__}")
+                raise EncodeError(f"names in a Bundle must be str, not {type(name).__name__}")
             if not isinstance(tensor, (*KINDS, Quantized)) and not _is_foreign(tensor):
                 raise EncodeError(
-                    f"a Bundle holds tensors, not {type(tensor).__name__}; tw.tensor(x) makes one",
+                    f"values in a Bundle must be tensors, not {type(tensor).__name__}",
                     tensor=name,
+                    hint="convert the value with tw.tensor(x)",
                 )
         self._metadata = _texts(metadata or {}, "metadata")
         self._tensor_metadata = {
             name: _texts(texts, f"metadata of {name}")
             for name, texts in (tensor_metadata or {}).items()
         }
-        strangers = self._tensor_metadata.keys() - self._tensors.keys()
-        if strangers:
-            raise EncodeError(f"metadata for {sorted(strangers)}, which are not in the Bundle")
+        unknown = self._tensor_metadata.keys() - self._tensors.keys()
+        if unknown:
+            raise EncodeError(
+                f"tensor_metadata names tensors that are not in the Bundle: {sorted(unknown)}"
+            )
 
     @property
     def metadata(self) -> dict[str, str]:
-        """Text about the whole bundle (a copy)."""
+        """Metadata of the whole bundle (a copy)."""
         return dict(self._metadata)
 
     @property
     def tensor_metadata(self) -> dict[str, dict[str, str]]:
-        """Text about each tensor (a copy)."""
+        """Metadata of each tensor (a copy)."""
         return {name: dict(texts) for name, texts in self._tensor_metadata.items()}
 
     def replaced(self, tensors: Mapping[str, Any]) -> Self:
-        """The same bundle, metadata included, with other tensors of the same names."""
-        made = copy.copy(self)
-        made._tensors = dict(tensors)
-        return made
+        """Return a copy, metadata included, with other tensors of the same names."""
+        bundle = copy.copy(self)
+        bundle._tensors = dict(tensors)
+        return bundle
 
     def __getitem__(self, name: str) -> Any:
         return self._tensors[name]
@@ -521,30 +540,28 @@ class Bundle(Mapping[str, Any]):
         return len(self._tensors)
 
     def __eq__(self, other: object) -> Any:
-        return self is other  # arrays compare elementwise; tw.equal compares bundles
+        # Arrays compare elementwise, so == cannot compare bundles. tw.equal does.
+        return self is other
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         rows = [f"\n  {name}: {describe(tensor)}" for name, tensor in self._tensors.items()]
         texts = f", metadata={self._metadata}" if self._metadata else ""
-        return (
-            "Bundle of"
-            f" {len(self)}{texts}{''.join(rows[:20])}{f'{chr(10)}  ... {len(rows) - 20} more' if len(rows) > 20 else ''}"
-        )
+        rest = f"\n  ... {len(rows) - 20} more" if len(rows) > 20 else ""
+        return f"Bundle of {len(self)}{texts}{''.join(rows[:20])}{rest}"
 
     _repr_html_ = display.html
 
 
 def _is_foreign(value: Any) -> bool:
-    """Whether a value is an object of a framework; NumPy's scalars are not arrays."""
-    known = any(package in FRAMEWORKS for package in roots(type(value)))
-    return known and not isinstance(value, np.generic)
+    """Return whether a value is a framework's object. NumPy's scalars do not count as arrays."""
+    foreign = any(package in FRAMEWORKS for package in roots(type(value)))
+    return foreign and not isinstance(value, np.generic)
 
 
 def nbytes_of(tensor: Any) -> int:
-    """Bytes of memory that a tensor takes."""
-    """Bytes in memory of all arrays of a tensor; 0 where a framework does not say."""
+    """Return the bytes of all arrays of a tensor; 0 if its framework does not tell."""
     if isinstance(tensor, Sparse):
         return tensor.indices.nbytes + tensor.values.nbytes + tensor.dense_shape.nbytes
     if isinstance(tensor, Ragged):
@@ -552,24 +569,24 @@ def nbytes_of(tensor: Any) -> int:
     return int(getattr(tensor, "nbytes", 0))
 
 
-def _texts(texts: Mapping[str, str], what: str) -> dict[str, str]:
+def _texts(texts: Mapping[str, str], owner: str) -> dict[str, str]:
     for key, text in texts.items():
         if not isinstance(key, str) or not isinstance(text, str):
             raise EncodeError(
-                f"{what} is text: {key!r} is {type(text).__name__}; json.dumps(...) makes text of"
-                " anything"
+                f"{owner} must map str to str, but {key!r} is {type(text).__name__}",
+                hint="convert the value with json.dumps(...)",
             )
         try:
             (key + text).encode()
         except UnicodeEncodeError:
             raise EncodeError(
-                f"{what}: {key!r:.60} has a lone surrogate, so it is not text that UTF-8 can hold"
+                f"{owner}: {key!r:.60} has a lone surrogate, which UTF-8 cannot encode"
             ) from None
     return dict(texts)
 
 
 def describe(tensor: Any) -> str:
-    """Kind, dtype and shape in a few words.
+    """Return a short description of a tensor: its kind, dtype and shape.
 
     >>> describe(np.zeros((2, 3), np.float32))
     'float32 (2, 3)'

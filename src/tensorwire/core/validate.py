@@ -1,7 +1,7 @@
-"""Every invariant of a tensor's arrays, and nowhere else.
+"""Validation of the arrays that tensors are made of. All invariants are checked here.
 
-The same check serves a value that you made (EncodeError) and one that came in bytes (DecodeError):
-`blame` says whose fault it would be.
+The same check serves a value that the caller created (EncodeError) and one that was decoded
+(DecodeError): `blame` is the class of the error.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ INT64_MAX = (1 << 63) - 1
 
 
 def elements(shape: Sequence[int], blame: Blame = EncodeError, itemsize: int = 1) -> int:
-    """How many elements a shape has; refuses negative dims and byte sizes past 2**63, zeros among
-    them or not.
+    """Return the number of elements of a shape.
+
+    Raises for negative dimensions, for more than NumPy's number of dimensions, and for sizes past
+    2**63 bytes. Zeros do not hide an overflow: NumPy refuses (2**62, 2**62, 0) too.
 
     >>> elements((2, 0, 3))
     0
@@ -30,21 +32,23 @@ def elements(shape: Sequence[int], blame: Blame = EncodeError, itemsize: int = 1
     count, bound = 1, itemsize
     for dim in shape:
         if dim < 0:
-            raise blame(f"shape {_brief(shape)} has the negative dimension {dim}")
+            raise blame(f"shape {_brief(shape)} has a negative dimension: {dim}")
         count *= dim
         bound *= dim or 1
         if bound > INT64_MAX:
-            raise blame(f"shape {_brief(shape)} is larger than any memory")
+            raise blame(f"shape {_brief(shape)} is too large: its size exceeds 2**63 bytes")
     if len(shape) > NUMPY_RANK:
-        raise blame(f"a tensor of rank {len(shape)} does not fit NumPy, which ends at {NUMPY_RANK}")
+        raise blame(f"rank {len(shape)} is more than NumPy's maximum of {NUMPY_RANK}")
     return count
 
 
 def strings(
     data: Array, offsets: Array, shape: tuple[int, ...], text: bool, blame: Blame = EncodeError
 ) -> None:
-    """uint8 data, int64 offsets from 0 to len(data) that never decrease, one string for each
-    element of the shape.
+    """Check the arrays of a string tensor.
+
+    `data` is uint8. `offsets` are int64, start at 0, never decrease and end at len(data), with one
+    string for each element of the shape. With `text`, every string is UTF-8.
     """
     if data.dtype != np.uint8 or data.ndim != 1:
         raise blame(f"the data of strings must be a uint8 vector, not {data.dtype} {data.shape}")
@@ -62,28 +66,28 @@ def strings(
 
 
 def utf8(data: Array, offsets: Array, blame: Blame = EncodeError) -> None:
-    """Each string is UTF-8: the whole is, and no string begins in the middle of a character."""
+    """Check that each string is UTF-8: all bytes are, and no string starts inside a character."""
     try:
         str(data.data, "utf-8")
     except UnicodeDecodeError as error:
         index = int(np.searchsorted(offsets, error.start, side="right")) - 1
-        raise blame(
-            f"string {index} is not UTF-8 ({error.reason}), so it is bytes, not text"
-        ) from None
+        raise blame(f"string {index} is not UTF-8 ({error.reason})") from None
     starts = offsets[:-1][np.diff(offsets) > 0]
     inside = np.flatnonzero((data.take(starts, mode="clip") & 0xC0) == 0x80)
     if len(inside):
         raise blame(
-            f"a string begins in the middle of a character at byte {int(starts[inside[0]])} of the"
-            " data"
+            "a string is not UTF-8: it starts inside a character, at byte"
+            f" {int(starts[inside[0]])} of the data"
         )
 
 
 def sparse(
     indices: Array, values_shape: tuple[int, ...], dense_shape: Array, blame: Blame = EncodeError
 ) -> None:
-    """Indices [nnz, rank] inside the shape; values [nnz, *dense_dims]; the shape is the sparse dims
-    followed by the dense ones.
+    """Check the arrays of a sparse tensor.
+
+    `indices` are int64 [nnz, rank] and lie inside the shape, values are [nnz, *dense_dims], and
+    `dense_shape` is the sparse dimensions followed by the dense ones.
     """
     if indices.dtype != np.int64 or indices.ndim != 2:
         raise blame(
@@ -108,7 +112,8 @@ def sparse(
             f"dense_shape {_brief(shape)} does not match indices of rank {rank} and values"
             f" {values_shape}"
         )
-    # where a negative number is a very large one: one comparison for both ends
+    # Viewed as unsigned, a negative index is larger than any dimension, so one comparison checks
+    # both ends.
     unsigned = indices.view(np.uint64)
     for axis in range(rank if nnz else 0):
         if unsigned[:, axis].max() >= shape[axis]:
@@ -120,16 +125,16 @@ def sparse(
 
 
 class Order(NamedTuple):
-    """How a sparse tensor's indices lie."""
+    """The order of a sparse tensor's indices."""
 
     sorted: bool
     duplicates: bool
     first: int | None
-    """Row of the first index that is not greater than the one before it."""
+    """Row of the first index that is not greater than its predecessor."""
 
 
 def order(indices: Array) -> Order:
-    """Whether indices are in row-major order, and whether two are equal.
+    """Return whether indices are in row-major order, and whether there are duplicates.
 
     >>> order(np.array([[0, 1], [0, 0]]))
     Order(sorted=False, duplicates=False, first=1)
@@ -147,7 +152,7 @@ def order(indices: Array) -> Order:
 
 
 def rows_sorted(indices: Array) -> bool:
-    """Whether the first column never goes back, which is what reading some rows needs.
+    """Return whether the first column never decreases, which reading a range of rows requires.
 
     >>> rows_sorted(np.array([[0, 1], [0, 0], [2, 0]]))
     True
@@ -162,13 +167,17 @@ def ragged(
     uniform: Sequence[int | None],
     blame: Blame = EncodeError,
 ) -> None:
-    """Splits start at 0, never decrease, and end at the number of rows of the next partition, the
-    last at the number of values.
+    """Check the row splits of a ragged tensor.
+
+    Each vector starts at 0, never decreases, and ends at the number of rows of the next one; the
+    last one ends at the number of values. Rows have the length in `uniform`, if there is one.
     """
     if not row_splits:
         raise blame("a ragged tensor needs at least one row_splits")
     if len(uniform) != len(row_splits):
-        raise blame(f"{len(row_splits)} row_splits, but {len(uniform)} uniform lengths")
+        raise blame(
+            f"{len(row_splits)} row_splits need as many uniform lengths, not {len(uniform)}"
+        )
     if len({splits.dtype for splits in row_splits}) > 1:
         raise blame("all row_splits of a ragged tensor must have the same dtype")
     for depth, splits in enumerate(row_splits):
@@ -178,43 +187,45 @@ def ragged(
                 f" {splits.dtype} {splits.shape}"
             )
     for depth, splits in enumerate(row_splits):
-        what = f"row_splits {depth}"
+        name = f"row_splits {depth}"
         inner = row_splits[depth + 1] if depth + 1 < len(row_splits) else None
-        _steps(splits, count if inner is None else len(inner) - 1, what, blame)
+        _steps(splits, count if inner is None else len(inner) - 1, name, blame)
         length = uniform[depth]
         if length is not None and (length < 0 or (np.diff(splits) != length).any()):
-            raise blame(f"{what} is said to have rows of length {length}, and has others")
+            raise blame(f"{name} has rows whose length is not the uniform length {length}")
 
 
-def _steps(offsets: Array, end: int, what: str, blame: Blame) -> None:
+def _steps(offsets: Array, end: int, name: str, blame: Blame) -> None:
     if offsets[0] != 0:
-        raise blame(f"{what} must start at 0, not {int(offsets[0])}")
+        raise blame(f"{name} must start at 0, not {int(offsets[0])}")
     if not (offsets[1:] >= offsets[:-1]).all():
         row = first(offsets[1:] < offsets[:-1])
         raise blame(
-            f"{what} decrease at {row + 1}: {int(offsets[row])}, then {int(offsets[row + 1])}"
+            f"{name} decrease at {row + 1}: {int(offsets[row])}, then {int(offsets[row + 1])}"
         )
     if offsets[-1] != end:
-        raise blame(f"{what} must end at {end}, not {int(offsets[-1])}")
+        raise blame(f"{name} must end at {end}, not {int(offsets[-1])}")
 
 
 def _compare(indices: Array) -> Array:
-    """For each row after the first: 1 if it is greater than the one before, 0 if equal, -1 if less."""
+    """Return for each row after the first 1 if it is greater than its predecessor, 0 if equal, -1
+    if less.
+    """
     step: Array = np.zeros(len(indices) - 1, np.int8)
     for axis in range(indices.shape[1]):
         column = indices[:, axis]
-        here = (column[1:] > column[:-1]).astype(np.int8) - (column[1:] < column[:-1]).astype(
-            np.int8
-        )
-        step = np.where(step == 0, here, step)
+        column_step = (column[1:] > column[:-1]).astype(np.int8) - (
+            column[1:] < column[:-1]
+        ).astype(np.int8)
+        step = np.where(step == 0, column_step, step)
     return step
 
 
 def first(mask: Array) -> int:
-    """The index of the first element that is true; 0 if none is.
+    """Return the index of the first true element, or 0 if there is none.
 
-    A fault is looked for in memory that another thread may change, so it may be gone when it is
-    looked for again.
+    Another thread may change the memory between a check and the search for the element that failed
+    it, so the search must not raise.
 
     >>> first(np.array([False, True, True])), first(np.array([False]))
     (1, 0)

@@ -1,17 +1,27 @@
-"""Datasets of many shards: converted, resharded, shuffled, filtered, split and sampled, on one
-machine or a cluster.
+"""Datasets of many shards: convert, reshard, shuffle, filter, split and sample them, on one machine
+or on a cluster.
 
-    converting  the call
-    spec        what is done with every record
-    plans       which shard reads what, as plain data; planning: how a plan is made
-    task        one shard: a pure function that any engine runs
-    engines     local processes, Ray
-    driver      skips what is done, keeps the books; manifest: the books
-    formats     tfrecord, parquet, arrow, jsonl, npz, safetensors as batches of columns
-    batches choosing ordering shuffling statistics   rows: taken, filtered, ordered, shuffled, counted
-    selecting   split, sample, merge, shuffle, stats
+    converting        the public calls: convert, plan, run
+    operations        split, sample, merge, shuffle, stats
+    dispatch          tw.convert and tw.verify: tensor file or dataset
+    tensor_files      conversion of files of tensors by name
+    planner           makes a plan; shard_plan: the plan, as plain data
+    driver            executes a plan; manifest: what is done; verification: checks it
+    engines           run tasks: local processes, Ray
+    task              one shard: a pure function that any engine runs
+    row_selection     filters, splits and samples of rows
+    external_shuffle  a shuffle of more than fits into memory; permutation: its random order
+    statistics        counts and ranges of every feature
+    progress          progress callbacks and the report
 
-Every record is in exactly one shard, whoever dies on the way.
+Every record is written to exactly one shard, even if workers or the driver are killed and the run
+is repeated.
+
+>>> import tempfile, numpy as np, tensorwire as tw
+>>> folder = tempfile.mkdtemp()
+>>> _ = tw.write_examples(f"{folder}/a.tfrecord", {"x": np.arange(10)}, shards=2)
+>>> tw.datasets.convert(f"{folder}/a-*.tfrecord", f"{folder}/out", "parquet", workers=0).records
+10
 """
 
 from __future__ import annotations

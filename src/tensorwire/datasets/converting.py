@@ -1,6 +1,4 @@
-"""`convert` for datasets: record files, Parquet, Arrow, JSON lines, shards of tensors, from any to
-any.
-"""
+"""Conversion of datasets between record files, Parquet, Arrow, JSON lines and shards of tensors."""
 
 from __future__ import annotations
 
@@ -23,18 +21,21 @@ def plan(
     workers: int | None = None,
     **options: Any,
 ) -> Plan:
-    """What `convert` with the same arguments will do, as plain data: print it, keep `plan.json()`,
-    or run `plan.task(i)` where you like.
+    """Returns the plan that `convert` with the same arguments would run. Nothing is written.
+
+    A plan is plain data: print it, store `plan.json()`, run it with `datasets.run`, or run single
+    tasks (`plan.task(i)`) with a scheduler of your own. Raises the errors of `convert` that can be
+    found before data is read.
 
     >>> import tempfile, numpy as np, tensorwire as tw
     >>> folder = tempfile.mkdtemp()
     >>> _ = tw.write_examples(f"{folder}/a.tfrecord", {"x": np.arange(10)}, shards=2)
-    >>> made = plan(f"{folder}/a-*.tfrecord", f"{folder}/out", "parquet")
+    >>> made = tw.datasets.plan(f"{folder}/a-*.tfrecord", f"{folder}/out", "parquet")
     >>> len(made), made.shard(0)
     (2, 'part-00000-of-00002.parquet')
     """
-    with engines.using(engine, workers, engine_options) as crew:
-        return planner.plan_for(src, dst, to, engine=crew, **options)
+    with engines.using(engine, workers, engine_options) as opened:
+        return planner.plan_for(src, dst, to, engine=opened, **options)
 
 
 def convert(
@@ -65,34 +66,39 @@ def convert(
     dry_run: bool = False,
     progress: Tell | None = None,
 ) -> Any:
-    """Writes a dataset in another format, in other shards, filtered or shuffled, and returns a
-    `DatasetReport` (of a dry run, the `Plan`).
+    """Converts a dataset to another format or another number of shards, filtered or shuffled.
 
-    `src` is a path, a pattern, a folder, a URL, or a list of them. `dst` is a folder, in which each
-    source becomes a shard, unless `shards` says how many; or a file, if its name says the format.
-    Formats: tfrecord, parquet, arrow, jsonl, npz, safetensors.
+    Returns a `DatasetReport`, or the `Plan` with `dry_run=True`. `src` is a path, a glob pattern, a
+    folder, a URL, or a list of them. `dst` is a folder with one shard for each source unless
+    `shards` is given, or a single file if its extension names the format. Formats: tfrecord,
+    parquet, arrow, jsonl, npz, safetensors.
 
-    schema     what the features are (tw.Schema or a path); found from the sources if not given
-    columns    only these
-    where      only records for which it holds: "label == 3 and len(tokens) < 512"
-    shuffle    a seed: one order over all records, the same for any number of workers
-    cast       {column: dtype}: fractions are rounded, what does not fit is an error
-    tensors    columns that are kept exactly in an Example, as TensorProtos
-    on_corrupt "skip" passes over what is damaged, and the report names each file
-    engine     "local": processes of this machine; "ray": a Ray cluster (engine_options={"address":
-               ...}); or one of your own
-    resume     what an earlier run has done is not done again, if its size and time are those in the
-               manifest
-    verify     the checksums of what an earlier run has done are compared with the manifest, too
-    overwrite  allows to replace a dataset that was made in another way; its shards are removed
+    schema     the features (tw.Schema or a path); inferred from the sources by default
+    columns    read and write only these columns
+    where      keep only matching records: "label == 3 and len(tokens) < 512"
+    shuffle    a seed: one random order over all records, the same for any number of workers
+    cast       {column: dtype}: fractions are rounded, values out of range are an error
+    tensors    columns that are stored exactly in an Example, as TensorProtos
+    on_corrupt "skip" leaves damaged data out, and the report lists each file
+    engine     "local": processes on this machine; "ray": a Ray cluster (engine_options={"address":
+               ...}); or an `Engine` of your own
+    resume     skip shards of an earlier run whose size and time match the manifest
+    verify     compare the checksums of these shards with the manifest, too
+    overwrite  allow replacing a dataset that was made with other options; its shards are removed
                first
-    progress   is called with how much is done (0 to 1) and a `Progress`: shards, records/s,
+    progress   called with the share that is done (0 to 1) and a `Progress`: shards, records/s,
                bytes/s, seconds left
+
+    Raises `EncodeError` for options that do not fit each other or the target format, `SchemaError`
+    for sources that do not have the columns asked for, `DecodeError` for damaged sources, and
+    `FileExistsError` if `dst` has other files and `overwrite` is not set.
 
     >>> import tempfile, numpy as np, tensorwire as tw
     >>> folder = tempfile.mkdtemp()
     >>> _ = tw.write_examples(f"{folder}/a.tfrecord", {"x": np.arange(10)})
-    >>> convert(f"{folder}/a.tfrecord", f"{folder}/out", "jsonl", where="x >= 8", workers=0).records
+    >>> tw.datasets.convert(
+    ...     f"{folder}/a.tfrecord", f"{folder}/out", "jsonl", where="x >= 8", workers=0
+    ... ).records
     2
     >>> with open(f"{folder}/out/part-00000-of-00001.jsonl") as lines:
     ...     print(lines.read(), end="")
@@ -100,14 +106,37 @@ def convert(
     {"x":9}
     """
     return driver.plan_and_execute(
-        lambda crew, beginning: planner.plan_for(
-            src, dst, to, engine=crew, format=format, schema=schema, columns=columns, shards=shards, name=name, compression=compression,
-            level=level, quantize=quantize, tensors=tensors, cast=cast, where=where, shuffle=shuffle, on_corrupt=on_corrupt, memory=memory,
-            soon=not dry_run, beginning=beginning,
+        lambda opened, beginning: planner.plan_for(
+            src,
+            dst,
+            to,
+            engine=opened,
+            format=format,
+            schema=schema,
+            columns=columns,
+            shards=shards,
+            name=name,
+            compression=compression,
+            level=level,
+            quantize=quantize,
+            tensors=tensors,
+            cast=cast,
+            where=where,
+            shuffle=shuffle,
+            on_corrupt=on_corrupt,
+            memory=memory,
+            soon=not dry_run,
+            beginning=beginning,
         ),
-        engine, workers, engine_options, dry_run,
-        resume=resume, verify=verify, overwrite=overwrite, progress=progress,
-    )  # fmt: skip
+        engine,
+        workers,
+        engine_options,
+        dry_run,
+        resume=resume,
+        verify=verify,
+        overwrite=overwrite,
+        progress=progress,
+    )
 
 
 def run(
@@ -119,11 +148,22 @@ def run(
     overwrite: bool = False,
     progress: Tell | None = None,
 ) -> DatasetReport:
-    """Runs a plan."""
-    with engines.using(engine) as crew:
+    """Runs a plan that `plan` has made, and returns a `DatasetReport`.
+
+    `engine`, `resume`, `verify`, `overwrite` and `progress` are those of `convert`. Raises
+    `DecodeError` if a source has changed since the plan was made.
+
+    >>> import tempfile, numpy as np, tensorwire as tw
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = tw.write_examples(f"{folder}/a.tfrecord", {"x": np.arange(10)})
+    >>> made = tw.datasets.plan(f"{folder}/a.tfrecord", f"{folder}/out", "jsonl")
+    >>> tw.datasets.run(made).written
+    1
+    """
+    with engines.using(engine) as opened:
         return driver.execute(
             made,
-            crew,
+            opened,
             resume=resume,
             verify=verify,
             overwrite=overwrite,

@@ -1,4 +1,4 @@
-"""`tw.convert` and `tw.verify`: one name for a tensor file and for a dataset."""
+"""Dispatch of `tw.convert` and `tw.verify` to a tensor file or a dataset."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .._errors import UsageError
 from .._limits import Limits
 from ..api import summary
 from ..api.signatures import spelled
@@ -20,32 +21,51 @@ _OPTIONS = set(
     "cast columns engine engine_options memory on_corrupt resume schema shards tensors verify where"
     " workers".split()
 )
-"""What only datasets have."""
+"""The options that only the conversion of a dataset has."""
+_TENSOR_OPTIONS = set(
+    "axis checksum dtype durable exclude include limits metadata per_tensor rename shard_size"
+    " threads".split()
+)
+"""The options that only the conversion of a tensor file has."""
 
 
 @spelled(signatures.convert)
 def convert(src: Any, dst: str | os.PathLike[str], to: str | None = None, **options: Any) -> Any:
-    """Writes a tensor file, or a dataset of many files, in another format.
+    """Converts a tensor file, or a dataset of many files, to another format.
 
-    A dataset is what is read as records: TFRecord files and JSON lines, a folder, a pattern or a
-    list of files, or anything with an option that only datasets have (shards, where, shuffle,
-    columns, schema, engine ...). Its options, and what is promised, are those of
-    `tensorwire.datasets.convert` (docs/datasets.md). Everything else is a file of tensors by name:
-    `rename`, `dtype`, `include`, `exclude`, `shard_size`, `quantize` ... are those of
-    `tensorwire.datasets.tensor_files.convert` (docs/conversion.md).
+    A dataset is anything that is read as records: TFRecord files and JSON lines, a folder, a glob
+    pattern or a list of files, or any source if an option is given that only datasets have (shards,
+    where, shuffle, columns, schema, engine ...). The options are those of
+    `tensorwire.datasets.convert` (docs/datasets.md), and the result is a `DatasetReport`, or a
+    `Plan` with `dry_run=True`.
+
+    Every other source is a file of tensors by name. The options `rename`, `dtype`, `include`,
+    `exclude`, `shard_size`, `quantize` ... are those of
+    `tensorwire.datasets.tensor_files.convert` (docs/conversion.md), and the result is a
+    `ConversionReport`.
+
+    Raises `EncodeError` for options that do not fit each other or the target format,
+    `UnknownFormatError` if neither `to` nor the name of `dst` is a known format, and
+    `FileExistsError` if `dst` exists and `overwrite` is not set.
 
     >>> import tempfile, numpy as np, tensorwire as tw
     >>> folder = tempfile.mkdtemp()
     >>> tw.save(f"{folder}/a.npz", {"model.w": np.zeros((2, 2), np.float32)})
-    >>> [entry.name for entry in convert(f"{folder}/a.npz", f"{folder}/a.safetensors",
-    ...     rename="s/^model\\\\.//").entries]
+    >>> report = tw.convert(f"{folder}/a.npz", f"{folder}/a.safetensors", rename="s/^model.//")
+    >>> [entry.name for entry in report.entries]
     ['w']
     >>> _ = tw.write_examples(f"{folder}/b.tfrecord", {"x": np.arange(10)}, shards=2)
-    >>> convert(f"{folder}/b-*.tfrecord", f"{folder}/b", to="jsonl", where="x > 3",
+    >>> tw.convert(f"{folder}/b-*.tfrecord", f"{folder}/b", to="jsonl", where="x > 3",
     ...     workers=0).records
     6
     """
     if is_dataset(src, dst, to, options):
+        if names := sorted(_TENSOR_OPTIONS & set(options)):
+            raise UsageError(
+                f"{names[0]}= converts tensors by name, but this call converts rows",
+                hint="tensorwire.datasets.convert has the options for rows, and"
+                " tensorwire.datasets.tensor_files.convert those for the tensors of one file",
+            )
         return convert_dataset(src, dst, to, **options)
     return tensor_files.convert(src, dst, to, **options)
 
@@ -59,22 +79,26 @@ def verify(
     progress: Callable[[int, int], None] | None = None,
     **options: Any,
 ) -> summary.Verification | RecordVerification | DatasetVerification:
-    """Reads everything in a file, or in the folder of a dataset, and says whether it is whole.
+    """Reads all of a file, or all shards of a dataset, and returns whether they are intact.
 
-    A file is read one tensor, or block of records, at a time. The folder of a dataset that
-    `tw.convert` wrote is compared with its manifest: every shard must be there with its size and
-    checksum, and nothing else that would be read with them. `progress` is called with (bytes done,
-    bytes in all).
+    The result is true if they are, and lists the problems if they are not. A file is read one
+    tensor, or block of records, at a time. The folder of a dataset that `tw.convert` wrote is
+    compared with its manifest: every shard must exist with its size and checksum, and no other
+    file may be present that readers of the folder would read. `progress` is called with (bytes
+    done, bytes in total).
+
+    Raises `UnknownFormatError` if the format is not recognized and `FileNotFoundError` if there is
+    no such file. Damaged data does not raise.
 
     >>> import tempfile, numpy as np, tensorwire as tw
     >>> folder = tempfile.mkdtemp()
     >>> tw.save(f"{folder}/a.npz", {"x": np.arange(3)})
-    >>> bool(verify(f"{folder}/a.npz"))
+    >>> bool(tw.verify(f"{folder}/a.npz"))
     True
     >>> _ = tw.write_examples(f"{folder}/b.tfrecord", {"x": np.arange(10)})
-    >>> _ = convert(f"{folder}/b.tfrecord", f"{folder}/b", to="jsonl", workers=0)
-    >>> found = verify(f"{folder}/b")
-    >>> found.ok, found.shards, found.records
+    >>> _ = tw.convert(f"{folder}/b.tfrecord", f"{folder}/b", to="jsonl", workers=0)
+    >>> result = tw.verify(f"{folder}/b")
+    >>> result.ok, result.shards, result.records
     (True, 1, 10)
     """
     is_path = isinstance(where, (str, os.PathLike))
@@ -85,7 +109,7 @@ def verify(
 
 
 def is_dataset(src: Any, dst: Any, to: str | None, options: Mapping[str, Any]) -> bool:
-    """Whether records are meant, and not tensors by name.
+    """Whether a conversion is one of records, and not of tensors by name.
 
     >>> is_dataset("a.safetensors", "b.npz", None, {}), is_dataset("a.parquet", "b.tfrecord", None,
     ...     {})
@@ -94,7 +118,8 @@ def is_dataset(src: Any, dst: Any, to: str | None, options: Mapping[str, Any]) -
     ...     {"format": "jsonl"})
     (True, True)
     """
-    seeded = type(options.get("shuffle")) is int  # True is how bytes of tensors are arranged
+    # An integer is the seed of a dataset's shuffle. True is the byte shuffle filter of tensors.
+    seeded = type(options.get("shuffle")) is int
     if (
         seeded
         or _OPTIONS & set(options)
@@ -109,8 +134,8 @@ def is_dataset(src: Any, dst: Any, to: str | None, options: Mapping[str, Any]) -
     if _named(path) in _RECORDS:
         return True
     try:
-        with identify(path, options.get("format")) as found:
-            return found.kind == "rows"
+        with identify(path, options.get("format")) as source:
+            return source.kind == "rows"
     except FileNotFoundError:
         return False
 

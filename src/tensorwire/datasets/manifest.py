@@ -1,15 +1,30 @@
-"""What is done, beside the data: `_tensorwire/` in the dataset's folder, and `_SUCCESS` when all of
-it is.
+"""The manifest of a dataset: which shards are written. It is the folder `_tensorwire/` in that of
+the dataset, and `_SUCCESS` once all shards are written.
 
-    manifest.json   the spec and its hash, how many sources and shards
+    manifest.json   the spec and its hash, the number of sources and of shards
     sources.jsonl   each source: path, size, stamp
-    shards*.jsonl   a line for each shard that is there: name, key, records, bytes, CRC32C, stamp,
-                    damage
-    _SUCCESS        the sums; written last
+    shards*.jsonl   one line for each shard that was written: name, key, records, bytes, CRC32C,
+                    stamp, damage
+    lock, driver    the writer lease: see below
+    _SUCCESS        the totals; written last
 
-Lines are only ever added, so that a million shards cost a million lines and not a million files or
-rewrites. To a bucket, which cannot append, they go together, as objects of ever more lines. A line
-that is torn or unreadable means that its shard is made again.
+Lines are only appended, so a million shards cost a million lines, and not a million files or
+rewrites. A bucket cannot append: there, lines are collected and written as new objects, and the
+longer the run, the more lines each object has. A line that is torn or unreadable only means that
+its shard is made again.
+
+The writer lease, so that two runs do not write one dataset:
+
+1. A local folder has a lock file with `flock`. It is held while the manifest is open. The second
+   writer raises at once. The lock ends with its process, however that ends, so forks close their
+   copy of its descriptor.
+2. A bucket has no locks. A run writes a random token to the object `_tensorwire/driver`; the last
+   writer owns the dataset.
+3. Every task carries the path of that object and the token. A worker reads the object before its
+   shard becomes visible, and raises if the token is another one. The driver does the same before
+   it removes files and before it writes `_SUCCESS`.
+4. A shard that is replaced between this check and its upload is found at the end: its stamp is not
+   the one that its worker reported.
 """
 
 from __future__ import annotations
@@ -35,17 +50,17 @@ from .shard_plan import Plan
 SUCCESS = "_SUCCESS"
 _MOST = 1 << 32
 _LEAST, _SHARE = 0.2, 0.01
-"""Seconds, and the share of a run's time so far, for which lines are held back from a bucket: what
-a killed driver has done in vain. A run of an hour writes some 600 objects."""
+"""Lines for a bucket wait for at most so many seconds, or this share of the run's time so far: that
+much work is lost if the driver is killed. A run of an hour writes about 600 objects."""
 _TEMPORARY = ".tensorwire"
 _DRIVER = "driver"
-"""In a bucket: who writes."""
+"""The object in a bucket that holds the token of the current writer."""
 OTHER = "another run is writing this dataset"
-SEEN = "do all workers see this folder?"
+SEEN = "check that all workers see this folder"
 
 
 class ManifestLine(NamedTuple):
-    """A shard that was made."""
+    """A shard that was written: one line of shards.jsonl."""
 
     name: str
     key: str
@@ -61,7 +76,8 @@ class ManifestLine(NamedTuple):
 
 
 def parsed(text: bytes) -> ManifestLine | None:
-    """
+    """The shard that a line describes; None if the line is damaged.
+
     >>> parsed(ManifestLine("a", "k", 1, 2, "", "").text())
     ManifestLine(name='a', key='k', records=1, size=2, crc32c='', stamp='', damage=[])
     """
@@ -78,7 +94,7 @@ def _is_count(*numbers: Any) -> bool:
 
 
 def _is_damage(entries: Any) -> bool:
-    """Whether this is a list of `formats.Damage`."""
+    """Whether this is a list of `rows.Damage`: path, reason, bytes."""
     if not isinstance(entries, list):
         return False
     for entry in entries:
@@ -88,7 +104,22 @@ def _is_damage(entries: Any) -> bool:
 
 
 class Manifest:
-    """The books of one dataset. A local one is locked while it is open for writing."""
+    """The manifest of the dataset in `folder`, a path or URL.
+
+    `read()` returns the line of each shard, `about()` the contents of manifest.json, `sources()`
+    the paths of the sources, and `finished()` the totals once all shards are written. The manifest
+    of a local dataset is locked while a run writes it: a second run raises `EncodeError`.
+
+    >>> import tempfile, numpy as np, tensorwire as tw
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = tw.write_examples(f"{folder}/a.tfrecord", {"x": np.arange(10)})
+    >>> _ = tw.convert(f"{folder}/a.tfrecord", f"{folder}/out", to="jsonl", workers=0)
+    >>> manifest = tw.datasets.Manifest(f"{folder}/out")
+    >>> [(line.name, line.records) for line in manifest.read().values()]
+    [('part-00000-of-00001.jsonl', 10)]
+    >>> manifest.finished()["records"]
+    10
+    """
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -96,22 +127,22 @@ class Manifest:
         self._books = storage.join(folder, BOOKS)
         self._file: Any = None
         self._lock = -1
-        self._held: list[bytes] = []
-        self._order = threading.RLock()
-        self._later: threading.Timer | None = None
-        self._began, self._since = time.monotonic(), 0.0
+        self._pending: list[bytes] = []
+        self._flushing = threading.RLock()
+        self._timer: threading.Timer | None = None
+        self._began, self._flushed = time.monotonic(), 0.0
         self._segment = 0
         self._stamp = f"{time.time_ns():020d}"
         self._token = ""
         _ALL.add(self)
 
     def read(self) -> dict[str, ManifestLine]:
-        """The last line of each shard."""
+        """Returns the last line of each shard, by the name of the shard."""
         lines: dict[str, ManifestLine] = {}
         for text in self._texts():
-            found = parsed(text)
-            if found is not None:
-                lines[found.name] = found
+            line = parsed(text)
+            if line is not None:
+                lines[line.name] = line
         return lines
 
     def _texts(self) -> Iterator[bytes]:
@@ -128,43 +159,48 @@ class Manifest:
                     yield from whole
 
     def about(self) -> dict[str, Any] | None:
-        """manifest.json, or None if there is none."""
+        """Returns the contents of manifest.json, or None if there is no such file."""
         path = storage.join(self._books, "manifest.json")
         if storage.stat(path) is None:
             return None
         try:
-            found = jsontext.parse(storage.read_bytes(path, _MOST), "manifest")
-            if not isinstance(found, dict):
-                raise DecodeError("this is no manifest", format="manifest", offset=0)
-            return found
+            contents = jsontext.parse(storage.read_bytes(path, _MOST), "manifest")
+            if not isinstance(contents, dict):
+                raise DecodeError("the manifest is not a JSON object", format="manifest", offset=0)
+            return contents
         except DecodeError as error:
-            why = f"{error.message}; overwrite=True writes the dataset anew"
-            raise DecodeError(why, path=path, format="manifest", offset=error.offset) from None
+            raise DecodeError(
+                error.message,
+                path=path,
+                format="manifest",
+                offset=error.offset,
+                hint="pass overwrite=True to write the dataset again",
+            ) from None
 
     def finished(self) -> dict[str, Any] | None:
-        """What _SUCCESS says, or None."""
+        """Returns the totals in _SUCCESS, {} if it is damaged, or None if it does not exist."""
         path = storage.join(self.folder, SUCCESS)
         if storage.stat(path) is None:
             return None
         with contextlib.suppress(DecodeError):
-            found = jsontext.parse(storage.read_bytes(path, 1 << 20), "manifest")
-            return found if isinstance(found, dict) else {}
+            totals = jsontext.parse(storage.read_bytes(path, 1 << 20), "manifest")
+            return totals if isinstance(totals, dict) else {}
         return {}
 
     def sources(self) -> set[str]:
-        """The paths of the sources, as far as they are written down."""
-        path, found = storage.join(self._books, "sources.jsonl"), set()
+        """Returns the paths of the sources, as far as sources.jsonl can be read."""
+        path, paths = storage.join(self._books, "sources.jsonl"), set()
         if storage.stat(path) is not None:
             with storage.reader(path) as file:
                 for line in file.read().splitlines():
                     with contextlib.suppress(ValueError, TypeError, LookupError, RecursionError):
-                        found.add(str(json.loads(line)[0]))
-        return found
+                        paths.add(str(json.loads(line)[0]))
+        return paths
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else writes this dataset meanwhile. A bucket has no locks: there whoever came last
-        goes on, and the others find out.
+        """Holds the writer lease. In a bucket the last run to take it goes on, and the workers of
+        the earlier ones raise.
         """
         if self._url:
             self._token = secrets.token_hex(16)
@@ -178,15 +214,15 @@ class Manifest:
             self.close()
 
     def open(self, plan: Plan, remove_old: Callable[[], int] = lambda: 0) -> int:
-        """Begins a run: the spec and the sources are written down, before any shard.
+        """Begins a run: writes the spec and the sources before any shard is written.
 
-        If they are not those of the run before, `remove_old` is called first: a run that is
-        killed meanwhile leaves the old
-        manifest, and the next run calls it again. Returns what it returned.
+        If they differ from those of the run before, `remove_old` is called first, and its result is
+        returned. A run that is killed meanwhile leaves the old manifest.json, so the next run calls
+        `remove_old` again.
         """
         storage.delete(storage.join(self.folder, SUCCESS))
         removed = 0
-        about = {
+        contents = {
             "spec": plan.spec.json(),
             "hash": plan.spec.hash,
             "sources": len(plan.sources),
@@ -194,26 +230,28 @@ class Manifest:
             "bytes": plan.size,
         }
         if plan.splits:
-            about["splits"] = [list(split) for split in plan.splits]
-        about |= {"name": plan.name, "sources_hash": plan.sources_hash}
-        if self._before() != about:
+            contents["splits"] = [list(split) for split in plan.splits]
+        contents |= {"name": plan.name, "sources_hash": plan.sources_hash}
+        if self._before() != contents:
             removed = remove_old()
             with storage.writer(storage.join(self._books, "sources.jsonl"), durable=False) as file:
                 for entry in plan.sources:
                     file.write(json.dumps(entry).encode() + b"\n")
             storage.write_bytes(
                 storage.join(self._books, "manifest.json"),
-                json.dumps(about, indent=1).encode() + b"\n",
+                json.dumps(contents, indent=1).encode() + b"\n",
             )
         if not self._url:
             path = os.path.join(self._books, "shards.jsonl")
             self._file = open(path, "ab", buffering=0)  # noqa: SIM115
+            # A killed run may have left half a line: the next one must not continue it.
             if self._file.tell():
-                self._file.write(b"\n")  # behind a line that a killed run may have left half
+                self._file.write(b"\n")
         return removed
 
     def _before(self) -> dict[str, Any] | None:
-        with contextlib.suppress(DecodeError):  # it is about to be written anew
+        """The manifest.json of the run before; None if it is damaged, and so will be replaced."""
+        with contextlib.suppress(DecodeError):
             return self.about()
         return None
 
@@ -229,48 +267,49 @@ class Manifest:
             raise EncodeError(OTHER, path=self.folder) from None
 
     @property
-    def guard(self) -> list[str] | None:
-        """In a bucket: where it stands who writes, and that it is us. A worker looks there before
-        it writes; see `check`.
+    def lease(self) -> list[str] | None:
+        """In a bucket: the path of the token object, and our token. None for a local folder, which
+        is locked. See `check`.
         """
         return [storage.join(self._books, _DRIVER), self._token] if self._token else None
 
     def add(self, line: ManifestLine) -> None:
-        """A shard is there."""
+        """Appends the line of a shard that is complete."""
         if self._file is not None:
             self._file.write(line.text())
             return
-        with self._order:
-            self._held.append(line.text())
+        with self._flushing:
+            self._pending.append(line.text())
             now = time.monotonic()
-            wait = self._since + max(_LEAST, _SHARE * (now - self._began)) - now
+            wait = self._flushed + max(_LEAST, _SHARE * (now - self._began)) - now
             if wait <= 0:
-                check(self.guard)
-                self._pass_on()
-            elif self._later is None:  # the next shard may take an hour
-                self._later = threading.Timer(wait, self._pass_on_late)
-                self._later.daemon = True
-                self._later.start()
+                check(self.lease)
+                self._flush()
+            elif self._timer is None:
+                # The next shard may take an hour, and this line must not wait for it.
+                self._timer = threading.Timer(wait, self._flush_late)
+                self._timer.daemon = True
+                self._timer.start()
 
-    def _pass_on_late(self) -> None:
-        # what could not be written is held, and whoever comes next hears of it
+    def _flush_late(self) -> None:
+        # Lines that cannot be written now stay pending, and the next flush raises the error.
         with contextlib.suppress(TensorwireError, OSError):
-            self._pass_on()
+            self._flush()
 
-    def _pass_on(self) -> None:
-        with self._order:
-            if self._later is not None:
-                self._later.cancel()
-                self._later = None
-            if self._held:
+    def _flush(self) -> None:
+        with self._flushing:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            if self._pending:
                 name = f"shards-{self._stamp}-{self._segment:06d}.jsonl"
-                storage.write_bytes(storage.join(self._books, name), b"".join(self._held))
+                storage.write_bytes(storage.join(self._books, name), b"".join(self._pending))
                 self._segment += 1
-            self._held, self._since = [], time.monotonic()
+            self._pending, self._flushed = [], time.monotonic()
 
     def close(self) -> None:
-        """Writes what is held back, and lets go of the lock."""
-        self._pass_on()
+        """Writes the pending lines, and releases the lock."""
+        self._flush()
         if self._file is not None:
             os.fsync(self._file.fileno())
             self._file.close()
@@ -280,9 +319,9 @@ class Manifest:
             self._lock = -1
 
     def succeed(self, sums: dict[str, Any]) -> None:
-        """Says that all is there; nothing is written after it."""
-        self._pass_on()
-        check(self.guard)
+        """Writes _SUCCESS with these totals. It is the last file of a run."""
+        self._flush()
+        check(self.lease)
         storage.write_bytes(
             storage.join(self.folder, SUCCESS), json.dumps(sums, indent=1).encode() + b"\n"
         )
@@ -291,30 +330,30 @@ class Manifest:
 _ALL: weakref.WeakSet[Manifest] = weakref.WeakSet()
 
 
-def _let_go() -> None:
-    """In a fork: the lock is its parent's, and shall end with it."""
+def _close_locks() -> None:
+    """Closes the lock in a fork: it belongs to the parent, and must end with the parent."""
     for manifest in list(_ALL):
         if manifest._lock >= 0:
             os.close(manifest._lock)
             manifest._lock = -1
 
 
-os.register_at_fork(after_in_child=_let_go)
+os.register_at_fork(after_in_child=_close_locks)
 
 
-def check(guard: Sequence[str] | None) -> None:
-    """That a bucket's dataset is still written by whoever has this guard."""
-    if guard is None:
+def check(lease: Sequence[str] | None) -> None:
+    """Raises if another run has taken the writer lease of a dataset in a bucket."""
+    if lease is None:
         return
-    path, token = guard
+    path, token = lease
     folder = storage.shown(path.rpartition(f"/{BOOKS}/")[0])
     try:
-        found = storage.read_bytes(path, 1 << 20)
+        owner = storage.read_bytes(path, 1 << 20)
     except FileNotFoundError:
         raise TensorwireError(
-            f"the books of this dataset are not there: {SEEN}", path=folder
+            "the manifest of this dataset does not exist", path=folder, hint=SEEN
         ) from None
-    if found != token.encode():
+    if owner != token.encode():
         raise EncodeError(OTHER, path=folder)
 
 
@@ -323,26 +362,29 @@ def _base(path: str) -> str:
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file is what a worker that died was writing."""
+    """Whether a file is the temporary file of a worker that was killed."""
     base = _base(name)
     return base.startswith(".") and base.endswith(_TEMPORARY)
 
 
-def is_ours(name: str, plan: Plan, known: Container[str]) -> bool:
-    """Whether a file in the dataset's folder is a shard of this plan, or of an earlier one. `known`
-    are the names that the books have.
+def is_ours(name: str, plan: Plan, recorded: Container[str]) -> bool:
+    """Whether a file in the dataset's folder is a shard of this plan or of an earlier one.
+
+    `recorded` has the names in the manifest.
     """
-    return name in known or ("/" not in name and plan.pattern.fullmatch(name) is not None)
+    return name in recorded or ("/" not in name and plan.pattern.fullmatch(name) is not None)
 
 
-def sweep(plan: Plan, known: Container[str], entries: Iterable[FileEntry]) -> int:
-    """Removes what earlier runs have left of what is no shard of this plan: temporaries, and other
-    shards; how many. Nothing else is touched."""
-    gone = 0
+def sweep(plan: Plan, recorded: Container[str], entries: Iterable[FileEntry]) -> int:
+    """Removes temporary files and shards of earlier runs, and returns how many.
+
+    `entries` are the files that are not shards of this plan. Files of other programs stay.
+    """
+    removed = 0
     prefix = plan.target.rstrip("/") + "/"
     for entry in entries:
         name = entry.path.removeprefix(prefix)
-        if is_temporary(name) or is_ours(name, plan, known):
+        if is_temporary(name) or is_ours(name, plan, recorded):
             storage.delete(entry.path)
-            gone += 1
-    return gone
+            removed += 1
+    return removed

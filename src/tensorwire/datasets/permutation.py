@@ -1,9 +1,15 @@
-"""A permutation of the first n numbers that a seed gives, computed number by number: the same on
-every worker, whatever it knows.
+"""A seeded permutation of the numbers below n: the random order of a shuffle.
 
-Up to a million numbers, or as many as the caller says, it is the order of their keys. Beyond, it is
-a Feistel network of eight rounds over the next even number of bits; a number that falls outside is
-sent through again until it is inside. There nothing of the size of n is held.
+1. Any worker can compute the position of any record by itself. The result depends on n, the seed
+   and the number, not on the order of calls.
+2. Small permutations (up to a million numbers, or `small`) sort the numbers by a 64-bit hash key,
+   and hold the result as a table.
+3. Larger ones are a Feistel network of eight rounds, which is a bijection for any round function.
+   It needs an even number of bits, so it permutes the numbers below the next power of 4, and holds
+   nothing of the size of n.
+4. A result of n or more goes through the network again until it is below n ("cycle walking").
+   Every start below n reaches such a number, and no two the same one, so the result is a
+   permutation of the numbers below n.
 """
 
 from __future__ import annotations
@@ -18,7 +24,7 @@ _MASK = (1 << 64) - 1
 
 
 def mix(values: Array) -> Array:
-    """64 bits well stirred (the finisher of splitmix64); every input has its own output.
+    """Mixes the bits of 64-bit numbers, one to one: the finalizer of splitmix64.
 
     >>> hex(int(mix(np.array([1], np.uint64))[0]))
     '0x5692161d100b05e5'
@@ -30,17 +36,17 @@ def mix(values: Array) -> Array:
 
 
 def keys(seed: int, numbers: Array) -> Array:
-    """A number of 64 bits for each number, by seed."""
+    """A 64-bit hash of each number, by seed."""
     start = mix(np.array([seed & _MASK], np.uint64))[0]
     return mix(mix(numbers.astype(np.uint64) + start) + np.uint64(0x9E3779B97F4A7C15))
 
 
 class Permutation:
-    """Where each of the first `count` numbers goes.
+    """A permutation of the numbers below `count`, called with an array of numbers.
 
-    Up to `small` numbers a table is held, of 8 bytes a number. Who holds many permutations asks for
-    small tables; all who must agree ask for the same, since a network orders the numbers in another
-    way than a table.
+    Up to `small` numbers it holds a table of 8 bytes a number. A caller with many permutations
+    passes a lower `small`. All callers that must agree pass the same one, because a table and a
+    network order the numbers differently.
 
     >>> p = Permutation(5, seed=1)
     >>> sorted(p(np.arange(5)).tolist())
@@ -56,6 +62,7 @@ class Permutation:
             order = np.argsort(keys(seed, np.arange(count)), kind="stable")
             self._table = np.empty(count, np.int64)
             self._table[order] = np.arange(count)
+        # The network works on two halves of this many bits each.
         self._half = np.uint64(max(1, ((count - 1).bit_length() + 1) // 2))
 
     def __call__(self, numbers: Array) -> Array:

@@ -1,4 +1,4 @@
-"""How far a run is, and what it made of its sources."""
+"""Progress callbacks of a dataset run, and the report at its end."""
 
 from __future__ import annotations
 
@@ -13,22 +13,31 @@ _SHOWN = 20
 
 @dataclass(frozen=True)
 class Progress:
-    """What a progress callback is told."""
+    """The progress of a run, as a progress callback gets it. `str()` is a line for people.
+
+    >>> import tempfile, numpy as np, tensorwire as tw
+    >>> folder, seen = tempfile.mkdtemp(), []
+    >>> _ = tw.write_examples(f"{folder}/a.tfrecord", {"x": np.arange(10)})
+    >>> _ = tw.convert(f"{folder}/a.tfrecord", f"{folder}/out", to="jsonl", workers=0,
+    ...     progress=lambda share, progress: seen.append(progress))
+    >>> seen[-1].shards, seen[-1].of, seen[-1].share
+    (1, 1, 1.0)
+    """
 
     shards: int
-    """There, whoever made them."""
+    """Shards that are complete, including those of earlier runs."""
     of: int
-    """That there will be, as far as is known."""
+    """The number of shards in total, as far as it is known."""
     records: int
-    """Written by this run so far, those of shards that are not ready among them."""
+    """Records that this run has written, including those of unfinished shards."""
     bytes: int
     seconds: float
     share: float
-    """How much of all is done, from 0 to 1."""
+    """The share of the whole work that is done, from 0 to 1."""
     before: float = 0.0
-    """How much of it was done before this run."""
+    """The share that was done before this run."""
     doing: str = ""
-    """What is done before the first shard is begun; then nothing."""
+    """The current step of planning; empty once shards are written."""
 
     @property
     def records_per_second(self) -> float:
@@ -40,12 +49,13 @@ class Progress:
 
     @property
     def left(self) -> float | None:
-        """Seconds that the rest will take, at the speed so far."""
+        """The estimated seconds until the end, at the speed so far; None if nothing is done yet."""
         done = self.share - self.before
         return self.seconds / done * (1 - self.share) if done > 0 else None
 
     def __str__(self) -> str:
-        """
+        """The current step, or shards, speed and the time left.
+
         >>> print(Progress(50, 200, 1_000_000, 80_000_000, 10.0, 0.25))
         50 of 200 shards, 100,000 records/s, 8.0 MB/s, 30 s left
         """
@@ -60,30 +70,30 @@ Tell = Callable[[float, Progress], None]
 
 
 class Beginning:
-    """Tells what is done before there is a plan: each thing at once, and now and then how far it
-    is.
-    """
+    """Reports the steps of planning: each step when it begins, and its progress now and then."""
 
     def __init__(self, tell: Tell | None, *, every: float = 0.2) -> None:
         self.start = self._last = time.monotonic()
         self._tell, self._every, self._doing = tell, every, ""
 
     def __call__(self, doing: str, shards: int, done: int = 0, of: int = 0) -> None:
-        """`shards` is how many there will be, as far as is known."""
+        """`shards` is the number of shards in total, as far as it is known."""
         now = time.monotonic()
         if self._tell is None or (doing == self._doing and now - self._last < self._every):
             return
         self._last, self._doing = now, doing
-        words = f"{doing}, {done:,} of {of:,} files" if of else doing
-        self._tell(0.0, Progress(0, shards, 0, 0, now - self.start, 0.0, doing=words))
+        step = f"{doing}, {done:,} of {of:,} files" if of else doing
+        self._tell(0.0, Progress(0, shards, 0, 0, now - self.start, 0.0, doing=step))
 
 
 class Meter:
-    """Counts, and tells now and then. Many threads may call it: the tasks of a run are made where
-    there is room for them. Whoever is told is told by one at a time, in order.
+    """Counts what is done, and calls the progress callback now and then.
 
-    total   shards that there will be
-    first   tasks that come before them, as half of the work
+    Engines call it from several threads. The callback is never called concurrently.
+
+    total   the number of shards
+    first   the number of tasks before the first shard (the runs of a shuffle), which count as half
+            of the work
     """
 
     def __init__(
@@ -94,18 +104,19 @@ class Meter:
         self._shards = self._prepared = self._records = self._bytes = 0
         self._before = 0.0
         self._under_way: dict[int, tuple[float, int, int]] = {}
-        self._lock = threading.RLock()  # whoever is told may come back in the same thread
+        # Reentrant, because a callback may cause another call in the same thread.
+        self._lock = threading.RLock()
 
-    def found(self, shard: bool = True) -> None:
-        """One is there, made by an earlier run."""
+    def resumed(self, shard: bool = True) -> None:
+        """Counts a shard, or a first task, that an earlier run has done."""
         with self._lock:
-            was = self._share()
+            share = self._share()
             self._shards, self._prepared = self._shards + shard, self._prepared + (not shard)
-            self._before += self._share() - was
+            self._before += self._share() - share
             self._now()
 
     def made(self, task: dict[str, Any], records: int, nbytes: int) -> None:
-        """A shard is ready."""
+        """Counts a shard that this run has written."""
         with self._lock:
             self._under_way.pop(task["number"], None)
             self._shards, self._records, self._bytes = (
@@ -116,14 +127,14 @@ class Meter:
             self._now()
 
     def prepared(self, task: dict[str, Any]) -> None:
-        """One of the first tasks is ready."""
+        """Counts one of the first tasks."""
         with self._lock:
             self._under_way.pop(task["number"], None)
             self._prepared += 1
             self._now()
 
     def watch(self, task: dict[str, Any], share: float, records: int, nbytes: int) -> None:
-        """How far a task is."""
+        """Sets the progress of a task that is running."""
         with self._lock:
             self._under_way[task["number"]] = share, records, nbytes
             self._now()
@@ -131,7 +142,7 @@ class Meter:
     def _share(self) -> float:
         if self._shards == self._total:
             return 1.0
-        going = sum(one[0] for one in self._under_way.values())
+        going = sum(share for share, _, _ in self._under_way.values())
         if not self._first:
             return (self._shards + going) / self._total
         early = going if self._prepared < self._first else 0.0
@@ -144,9 +155,9 @@ class Meter:
         if self._tell is None or (now - self._last < self._every and self._shards != self._total):
             return
         self._last = now
-        records = self._records + sum(one[1] for one in self._under_way.values())
-        nbytes = self._bytes + sum(one[2] for one in self._under_way.values())
-        told = Progress(
+        records = self._records + sum(records for _, records, _ in self._under_way.values())
+        nbytes = self._bytes + sum(nbytes for _, _, nbytes in self._under_way.values())
+        progress = Progress(
             self._shards,
             self._total,
             records,
@@ -155,42 +166,51 @@ class Meter:
             self._share(),
             self._before,
         )
-        self._tell(told.share, told)
+        self._tell(progress.share, progress)
 
 
 @dataclass
 class DatasetReport:
-    """What came of a run. `json()` is for machines, `str()` for people."""
+    """The result of a dataset run. `json()` is for machines, `str()` for people.
+
+    >>> import tempfile, numpy as np, tensorwire as tw
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = tw.write_examples(f"{folder}/a.tfrecord", {"x": np.arange(10)}, shards=2)
+    >>> report = tw.convert(f"{folder}/a-*.tfrecord", f"{folder}/out", to="jsonl", workers=0)
+    >>> report.shards, report.written, report.skipped, report.records
+    (2, 2, 0, 10)
+    """
 
     target: str
     shards: int
     written: int = 0
-    """Made by this run; the others were there."""
+    """Shards that this run has written."""
     records: int = 0
+    """Records in all shards."""
     bytes: int = 0
-    """Of all shards."""
+    """Bytes of all shards."""
     retried: int = 0
-    """Tasks that took more than one try."""
+    """Tasks that took more than one attempt."""
     damage: list[dict[str, Any]] = field(default_factory=list)
-    """What could not be read: path, why, bytes. Only with on_corrupt="skip"."""
+    """Data that could not be read: path, why, bytes. Only with on_corrupt="skip"."""
     swept: int = 0
-    """Leftovers that were removed."""
+    """Files of earlier runs that were removed."""
     seconds: float = 0.0
     splits: dict[str, int] = field(default_factory=dict)
-    """Records by split."""
+    """The number of records of each split."""
 
     @property
     def skipped(self) -> int:
-        """Shards that were there already, and are what they should be."""
+        """Shards of an earlier run that were intact."""
         return self.shards - self.written
 
     @property
     def damaged(self) -> list[str]:
-        """Every file with damage."""
-        return sorted({one["path"] for one in self.damage})
+        """The paths of all files with damage."""
+        return sorted({entry["path"] for entry in self.damage})
 
     def json(self) -> dict[str, Any]:
-        """Plain dicts and lists."""
+        """Returns plain dicts and lists."""
         return {**asdict(self), "skipped": self.skipped, "damaged": self.damaged}
 
     def __str__(self) -> str:
@@ -215,7 +235,7 @@ class DatasetReport:
         lines += [f"  {name}: {count:,} records" for name, count in self.splits.items()]
         if self.damage:
             lines.append(f"  damage in {len(self.damaged):,} files:")
-            lines += [f"    {one['why']}" for one in self.damage[:_SHOWN]]
+            lines += [f"    {entry['why']}" for entry in self.damage[:_SHOWN]]
             lines += (
                 [f"    ... and {len(self.damage) - _SHOWN:,} more"]
                 if len(self.damage) > _SHOWN

@@ -1,8 +1,7 @@
-"""Which rows go on: a condition over columns (`where`), a share by the hash of a feature, and a
-sample of exact size.
+"""Row selection: filter expressions over columns (`where=`), and shares by the hash of a feature.
 
-A condition is in the language of `records/where.py`. Comparisons of numbers are done for a whole
-column at once, all others row by row, and both mean the same.
+The language of filter expressions is that of `records/filters.py`. Comparisons of numbers are
+evaluated for a whole column at once, all others row by row, with the same result.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 
 
 class _Slow(Exception):
-    """Something that is not done by columns."""
+    """An expression that cannot be evaluated by columns."""
 
 
 class Condition:
-    """A condition, checked when it is made.
+    """A filter expression. Its syntax is checked when it is made.
 
-    >>> wanted = Condition("label in [1, 2] and not has(x)")
-    >>> sorted(wanted.names)
+    >>> condition = Condition("label in [1, 2] and not has(x)")
+    >>> sorted(condition.names)
     ['label', 'x']
     >>> batch = Batch({"label": np.array([1, 3]), "x": np.zeros(2)}, {"label": np.array([True,
     ...     True]), "x": np.array([False, True])}, 2)
-    >>> wanted(batch)
+    >>> condition(batch)
     array([ True, False])
     """
 
@@ -51,17 +50,17 @@ class Condition:
         self.names = self.where.names
         self._tree = ast.parse(text.strip(), mode="eval").body
 
-    def check(self, known: Any) -> None:
-        """Whether all its columns are there."""
+    def check(self, columns: Any) -> None:
+        """Raises if a column of the expression is missing."""
         for name in sorted(self.names):
-            if name not in known:
+            if name not in columns:
                 raise SchemaError(
-                    f"where= names {name!r}, and there is no such column{choices(name, known)}",
+                    f"where= names an unknown column {name!r}{choices(name, columns)}",
                     tensor=name,
                 )
 
     def __call__(self, batch: Batch) -> Array:
-        """bool [rows]"""
+        """Which rows match: bool [rows]."""
         self.check(batch)
         try:
             return np.broadcast_to(self._columns(self._tree, batch), (batch.size,))
@@ -69,7 +68,7 @@ class Condition:
             return self.slow(batch)
 
     def slow(self, batch: Batch) -> Array:
-        """The same, row by row."""
+        """The same result, row by row."""
         few = Batch(
             {name: batch[name] for name in self.names},
             {name: batch.present[name] for name in self.names},
@@ -94,26 +93,33 @@ class Condition:
 
 
 def _compared(node: ast.Compare, batch: Batch) -> Array:
-    """A number of each row against a number, or a list of them."""
-    column, there = _numbers(node.left, batch)
+    """Compares a number of each row with a constant, or a list of constants.
+
+    A missing feature is equal to nothing, so only `!=` and `not in` hold for it.
+    """
+    column, present = _numbers(node.left, batch)
     op, right = node.ops[0], node.comparators[0]
     if isinstance(op, (ast.In, ast.NotIn)):
         if not isinstance(right, (ast.List, ast.Tuple)):
             raise _Slow
-        none: Array = np.zeros(batch.size, np.bool_)
-        found: Array = (
+        no_match: Array = np.zeros(batch.size, np.bool_)
+        match: Array = (
             np.logical_or.reduce(
-                [none, *(column == _constant(item, column) for item in right.elts)]
+                [no_match, *(column == _constant(item, column) for item in right.elts)]
             )
-            & there
+            & present
         )
-        return ~found if isinstance(op, ast.NotIn) else found
+        return ~match if isinstance(op, ast.NotIn) else match
     compared = np.asarray(_COMPARE[type(op)](column, _constant(right, column)), np.bool_)
-    return compared | ~there if isinstance(op, ast.NotEq) else compared & there
+    return compared | ~present if isinstance(op, ast.NotEq) else compared & present
 
 
 def _numbers(node: ast.AST, batch: Batch) -> tuple[Array, Array]:
-    """(a number of each row, whether the row has it)"""
+    """(a number of each row, whether the row has it): a column, or the length of a ragged one.
+
+    Raises `_Slow` for other columns, and for uint64: columns are compared as int64 or float64,
+    which do not hold every uint64.
+    """
     name = _column_name(node)
     if name is None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len":
@@ -140,6 +146,7 @@ def _numbers(node: ast.AST, batch: Batch) -> tuple[Array, Array]:
 
 
 def _constant(node: ast.AST, column: Array) -> Any:
+    """The value of a constant that float64 holds exactly, so that NumPy compares as Python does."""
     sign = 1
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         node, sign = node.operand, -1
@@ -166,33 +173,31 @@ def _column_name(node: ast.AST) -> str | None:
 
 
 def values_of(batch: Batch, name: str) -> list[bytes]:
-    """A feature of each row as bytes that are the same in every format: strings as they are,
-    integers in decimal, nothing if missing.
+    """The values of the feature of `by=`, as bytes that are the same for every format: strings as
+    they are, integers in decimal, b"" if missing.
     """
     if name not in batch:
         raise SchemaError(
-            f"rows are told apart by {name!r}, and there is no such column{choices(name, batch)}",
-            tensor=name,
+            f"by= names an unknown column {name!r}{choices(name, batch)}", tensor=name
         )
     column: Any = batch[name]
-    there = batch.present[name]
+    present = batch.present[name]
     if isinstance(column, Ragged) or column.ndim != 1:
-        raise SchemaError("rows are told apart by a feature of one value", tensor=name)
+        raise SchemaError("by= needs a feature with one value in each record", tensor=name)
     if isinstance(column, Strings):
-        found = column.astext(False).tolist() if column.text else column.tolist()
+        values = column.astext(False).tolist() if column.text else column.tolist()
     elif column.dtype.kind in "iub":
-        found = [b"%d" % value for value in column.tolist()]
+        values = [b"%d" % value for value in column.tolist()]
     else:
         raise SchemaError(
-            "rows are told apart by strings or integers; floats are seldom the same twice",
-            tensor=name,
+            f"by= needs a feature of strings or integers, not {column.dtype}", tensor=name
         )
-    return [value if known else b"" for value, known in zip(found, there.tolist(), strict=True)]
+    return [value if has else b"" for value, has in zip(values, present.tolist(), strict=True)]
 
 
 def share(seed: int, value: bytes) -> float:
-    """Where a value falls between 0 and 1: the first 8 bytes of SHA-256 of "SEED:VALUE", as a
-    big-endian number, over 2**64.
+    """The hash of a value between 0 and 1: the first 8 bytes of SHA-256 of "SEED:VALUE", as a
+    big-endian number, divided by 2**64.
 
     >>> round(share(0, b"user-7"), 6) == round(int(hashlib.sha256(b"0:user-7").hexdigest()[:16], 16)
     ...     / 2**64, 6)
@@ -202,6 +207,6 @@ def share(seed: int, value: bytes) -> float:
 
 
 def shares(seed: int, values: list[bytes]) -> Array:
-    """The same for many, each value once."""
-    known = {value: share(seed, value) for value in set(values)}
-    return np.fromiter((known[value] for value in values), np.float64, len(values))
+    """`share` of many values. Each different value is hashed once."""
+    hashes = {value: share(seed, value) for value in set(values)}
+    return np.fromiter((hashes[value] for value in values), np.float64, len(values))

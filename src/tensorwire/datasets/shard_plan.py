@@ -1,8 +1,8 @@
-"""What a run will do, as plain data: the sources, the spec, and for each shard what it reads. A
-plan can be printed, and kept as JSON.
+"""The plan of a run, as plain data: the sources, the spec, and what each shard reads.
 
-Shards are not held one by one: which part of which source a shard has follows from a few arrays, so
-a plan of a million shards is little more than the names of its sources.
+A plan can be printed, and stored as JSON. Shards are not stored one by one: the part of the sources
+that a shard reads follows from a few arrays, so a plan of a million shards is little larger than
+the names of its sources.
 """
 
 from __future__ import annotations
@@ -26,17 +26,15 @@ from ..records.paths import BOOKS
 from ..storage import FileEntry
 
 RUNS = "shuffle"
-"""The folder of a shuffle's runs begins so. Another plan has another: what it has left is not
-mistaken for ours.
+"""The prefix of the folder for the runs of a shuffle. The rest of its name is a hash of the plan,
+so that the leftovers of another plan are not mistaken for ours.
 """
 RUN = ".run"
 _SHOWN = 3
 
 
 class Split(NamedTuple):
-    """A dataset among several that are made of the same sources: those whose hash falls between two
-    bounds.
-    """
+    """One of the datasets of a split: the records whose hash is from `low` up to `high`."""
 
     name: str
     low: float
@@ -45,48 +43,63 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """Made by `plan(...)`; `len(plan)` shards, each made by one task."""
+    """The plan of a dataset run, made by `datasets.plan`. Each of its `len(plan)` shards is written
+    by one task.
+
+    `print(plan)` shows it, `plan.json()` and `Plan.from_json` store it, `plan.task(i)` is the task
+    of shard i, and `datasets.run(plan)` executes it.
+
+    >>> import tempfile, numpy as np, tensorwire as tw
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = tw.write_examples(f"{folder}/a.tfrecord", {"x": np.arange(10)})
+    >>> made = tw.datasets.plan(f"{folder}/a.tfrecord", f"{folder}/out", "parquet", shards=2)
+    >>> [(part.first, part.stop) for part in made.parts(1)]
+    [(5, 10)]
+    >>> tw.datasets.Plan.from_json(made.json()).shard(1)
+    'part-00001-of-00002.parquet'
+    """
 
     spec: ConversionSpec
     target: str
-    """A folder, or the one file that is written."""
+    """The folder, or the single file, that is written."""
     sources: list[FileEntry]
     shards: int
-    """Of each split."""
+    """The number of shards of each split."""
     name: str = "part"
     single: bool = False
     splits: tuple[Split, ...] = ()
     starts: Array | None = None
-    """int64 [sources + 1]: how many records come before each source, where that is known."""
+    """int64 [sources + 1]: the number of records before each source; None if not counted."""
     marks: list[tuple[int, list[int]]] | None = None
-    """For each source: where every how many-th of its records begins."""
+    """For each source (step, offsets): the offsets of every step-th record."""
     ranks: list[dict[str, int]] = field(default_factory=list)
-    """For a sample: how many records of each stratum come before each source."""
+    """For a sample: the number of records of each stratum before each source."""
     damage: list[Any] = field(default_factory=list)
-    """What could not be read when the records were counted: [path, why, bytes]."""
+    """Damage that was found when the records were counted: [path, why, bytes]."""
 
     def __len__(self) -> int:
         return self.shards * max(1, len(self.splits))
 
     @property
     def size(self) -> int:
-        """Bytes of all sources."""
+        """The bytes of all sources."""
         return sum(entry.size for entry in self.sources)
 
     @property
     def by_records(self) -> bool:
-        """Whether shards are cut by records, and not where sources end."""
+        """Whether shards are cut by records, and not at the ends of sources."""
         return self.starts is not None and not self.ranks and self.shards != len(self.sources)
 
     @cached_property
     def suffix(self) -> str:
+        """The extension of every shard, such as ".tfrecord.gz"."""
         return rows.suffix(self.spec)
 
     def shard(self, number: int) -> str:
         """The name of a shard in the folder.
 
-        Which numbers and how many is in the name, so a shard of another plan is never taken for one
-        of this.
+        The name has the number of shards, so a shard of a plan with another number of them is never
+        mistaken for one of this plan.
         """
         if self.single:
             return self.target
@@ -96,27 +109,31 @@ class Plan:
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """Names of shards of this plan, and of others that were written to the same place under the
-        same names.
+        """Matches the names of the shards of this plan, and of other plans with the same `name` or
+        splits, whatever their format or number of shards.
         """
         names = "|".join(re.escape(split.name) for split in self.splits) or re.escape(self.name)
         return re.compile(rf"(?:{names})-\d{{5,}}-of-\d{{5,}}\.[a-z0-9.]+")
 
     def path(self, name: str) -> str:
+        """The path of the shard with this name."""
         return name if self.single else storage.join(self.target, name)
 
     def parts(self, number: int) -> list[SourcePart]:
-        """What a shard reads."""
+        """The parts of the sources that a shard reads; none for a shuffle, whose shards read
+        runs.
+        """
         number %= self.shards
         if self.spec.shuffle is not None:
             return []
         if self.by_records:
             assert self.starts is not None
             total = int(self.starts[-1])
-            found = list(
+            parts = list(
                 self._between(total * number // self.shards, total * (number + 1) // self.shards)
             )
-            return found or [self.whole(0)._replace(stop=0)]  # no records, but it knows the columns
+            # A shard without records still needs a source, which declares its columns.
+            return parts or [self.whole(0)._replace(stop=0)]
         count = len(self.sources)
         return [
             self.whole(i)
@@ -124,7 +141,7 @@ class Plan:
         ]
 
     def whole(self, number: int) -> SourcePart:
-        """All of one source."""
+        """A part that is all of one source."""
         path, size, stamp = self.sources[number]
         base = int(self.starts[number]) if self.starts is not None else 0
         return SourcePart(
@@ -132,23 +149,25 @@ class Plan:
         )
 
     def _between(self, first: int, stop: int) -> Iterator[SourcePart]:
-        """The records from, to, counted over all sources."""
+        """The parts with the records from `first` up to `stop`, numbered over all sources."""
         assert self.starts is not None
-        at = bisect.bisect_right(self.starts, first) - 1
-        while at < len(self.sources) and self.starts[at] < stop:
-            base, end = int(self.starts[at]), int(self.starts[at + 1])
+        source = bisect.bisect_right(self.starts, first) - 1
+        while source < len(self.sources) and self.starts[source] < stop:
+            base, end = int(self.starts[source]), int(self.starts[source + 1])
             low, high = max(first, base) - base, min(stop, end) - base
             if low < high:
-                yield self.whole(at)._replace(first=low, stop=high, mark=self._mark(at, low))
-            at += 1
+                mark = self._mark(source, low)
+                yield self.whole(source)._replace(first=low, stop=high, mark=mark)
+            source += 1
 
     def _mark(self, source: int, record: int) -> tuple[int, int] | None:
+        """(a record, its offset): the last mark before `record`, where a reader can start."""
         step, offsets = self.marks[source] if self.marks is not None else (1, [])
-        place = record // step
-        return (place * step, offsets[place]) if place < len(offsets) else None
+        index = record // step
+        return (index * step, offsets[index]) if index < len(offsets) else None
 
     def task(self, number: int) -> dict[str, Any]:
-        """What a worker is told, besides the spec: one shard."""
+        """The task of one shard: with the spec, all that a worker needs."""
         task = {
             "do": "write",
             "number": number,
@@ -162,7 +181,7 @@ class Plan:
 
     @property
     def runs_folder(self) -> str:
-        """For a shuffle: where the records wait between its halves. Of one file, that is beside it."""
+        """The folder for the runs of a shuffle; for a single file it is next to the file."""
         if not self.single:
             return storage.join(
                 self.target, f"{BOOKS}/{RUNS}-{digest([self.spec.hash, self.sources_hash])}"
@@ -171,7 +190,7 @@ class Plan:
         return f"{folder}{slash}.{name}.shuffle"
 
     def runs(self) -> list[dict[str, Any]]:
-        """For a shuffle: the tasks of its first half, each of one source."""
+        """The tasks of the first phase of a shuffle, one for each source; none if it is not one."""
         if self.spec.shuffle is None:
             return []
         return [
@@ -185,7 +204,9 @@ class Plan:
         ]
 
     def gathered(self, number: int) -> dict[str, Any]:
-        """For a shuffle: a task of its second half. Which runs there are follows from their number."""
+        """The task of a shard in the second phase of a shuffle. The names of the runs follow from
+        their number.
+        """
         path = self.path(self.shard(number))
         like = part_json(self.whole(0)._replace(stop=0))
         return {
@@ -198,27 +219,36 @@ class Plan:
         }
 
     def key(self, task: dict[str, Any]) -> str:
-        """A shard with another key is another shard: it hangs on the spec, and on the sources as
-        they are.
+        """The key of a shard: a hash of the spec, and of its sources with their sizes and stamps.
+
+        Equal keys mean equal contents. The path is not part of it, so a dataset can be moved.
         """
-        known = {name: value for name, value in task.items() if name not in ("path", "guard")}
-        return digest([self.spec.hash, self.sources_hash if task["do"] == "gather" else "", known])
+        contents = {name: value for name, value in task.items() if name not in ("path", "guard")}
+        # A task of a shuffle's second phase does not list its sources: it depends on all of them.
+        sources = self.sources_hash if task["do"] == "gather" else ""
+        return digest([self.spec.hash, sources, contents])
 
     @cached_property
     def sources_hash(self) -> str:
-        found = hashlib.sha256()
+        """A hash of the paths, sizes and stamps of all sources."""
+        hash = hashlib.sha256()
         for entry in self.sources:
-            found.update(
+            hash.update(
                 f"{entry.path}\0{entry.size}\0{entry.stamp}\n".encode("utf-8", "surrogateescape")
             )
-        return found.hexdigest()[:20]
+        return hash.hexdigest()[:20]
 
     def json(self) -> dict[str, Any]:
-        """Plain dicts and lists."""
+        """Returns plain dicts and lists."""
         out: dict[str, Any] = {
-            "spec": self.spec.json(), "target": self.target, "shards": self.shards, "name": self.name, "single": self.single,
-            "sources": [list(entry) for entry in self.sources], "splits": [list(split) for split in self.splits],
-        }  # fmt: skip
+            "spec": self.spec.json(),
+            "target": self.target,
+            "shards": self.shards,
+            "name": self.name,
+            "single": self.single,
+            "sources": [list(entry) for entry in self.sources],
+            "splits": [list(split) for split in self.splits],
+        }
         if self.starts is not None:
             out["starts"] = self.starts.tolist()
         if self.marks is not None:
@@ -230,16 +260,24 @@ class Plan:
         return out
 
     @classmethod
-    def from_json(cls, about: dict[str, Any]) -> Self:
+    def from_json(cls, contents: dict[str, Any]) -> Self:
         """The inverse of `json`."""
-        starts = about.get("starts")
+        starts = contents.get("starts")
         return cls(
-            ConversionSpec.from_json(about["spec"]), about["target"],
-            [FileEntry(*entry) for entry in about["sources"]], about["shards"], about["name"],
-            about["single"], tuple(Split(*split) for split in about["splits"]), None if starts is None else np.array(starts, np.int64),
-            [(step, offsets) for step, offsets in about["marks"]] if "marks" in about else None,
-            about.get("ranks", []), about.get("damage", []),
-        )  # fmt: skip
+            ConversionSpec.from_json(contents["spec"]),
+            contents["target"],
+            [FileEntry(*entry) for entry in contents["sources"]],
+            contents["shards"],
+            contents["name"],
+            contents["single"],
+            tuple(Split(*split) for split in contents["splits"]),
+            None if starts is None else np.array(starts, np.int64),
+            [(step, offsets) for step, offsets in contents["marks"]]
+            if "marks" in contents
+            else None,
+            contents.get("ranks", []),
+            contents.get("damage", []),
+        )
 
     def __str__(self) -> str:
         spec = self.spec
@@ -272,7 +310,7 @@ class Plan:
 
 
 def run_name(number: int) -> str:
-    """The name of the records of one source, sorted by the shard that they go to.
+    """The file name of a run: the records of one source, sorted by their target shard.
 
     >>> run_name(7)
     '000007.run'
@@ -281,8 +319,8 @@ def run_name(number: int) -> str:
 
 
 def part_json(part: SourcePart) -> dict[str, Any]:
-    """Without what has its default."""
-    known: dict[str, Any] = {
+    """A part as JSON, without the fields that have their default."""
+    fields: dict[str, Any] = {
         "path": part.path,
         "size": part.size,
         "stamp": part.stamp,
@@ -291,13 +329,14 @@ def part_json(part: SourcePart) -> dict[str, Any]:
     for name in ("first", "stop", "mark", "base", "ranks"):
         value = getattr(part, name)
         if value not in (None, 0, {}) or (name == "stop" and value == 0):
-            known[name] = list(value) if name == "mark" else value
-    return known
+            fields[name] = list(value) if name == "mark" else value
+    return fields
 
 
-def part_from(about: dict[str, Any]) -> SourcePart:
-    mark = about.get("mark")
-    return SourcePart(**{**about, "mark": None if mark is None else (mark[0], mark[1])})
+def part_from(fields: dict[str, Any]) -> SourcePart:
+    """The inverse of `part_json`."""
+    mark = fields.get("mark")
+    return SourcePart(**{**fields, "mark": None if mark is None else (mark[0], mark[1])})
 
 
 def _shown(parts: Sequence[SourcePart]) -> str:

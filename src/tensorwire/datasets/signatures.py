@@ -1,4 +1,4 @@
-"""`tw.convert` and `tw.verify` as users see them: every option by its name. See `api.signatures`."""
+"""The signatures of `tw.convert` and `tw.verify`, with every option. See `api.signatures`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from .verification import DatasetVerification
 
 Report = Any
-"""A ConversionReport of a tensor file, a DatasetReport of rows, a Plan of a dry run of rows."""
+"""A ConversionReport for a tensor file, a DatasetReport for a dataset, a Plan for a dry run of it.
+"""
 
 
 def convert(

@@ -1,10 +1,10 @@
-"""One task: a pure function of what it is told, which any engine can call on any machine.
+"""One task: a pure function of a task and a spec, which any engine can call on any machine.
 
     report = run(task, spec)        # both plain JSON: plan.task(i), plan.spec.json()
 
-A shard is written to a temporary file, made durable and renamed (to a bucket: uploaded under its
-one name), so it is there whole or not at all, and doing it twice does no harm. What comes back is a
-few numbers.
+A shard is written to a temporary file, synced and renamed (in a bucket: uploaded under its final
+name), so it appears complete or not at all, and a task can be repeated. The result is a few
+numbers.
 """
 
 from __future__ import annotations
@@ -33,36 +33,34 @@ from .manifest import check
 from .shard_plan import part_from
 
 _STRATA = 100_000
-"""Values by which a sample may be balanced."""
+"""The most strata that a stratified sample may have."""
 _TABLE = 1 << 10
-"""Records of a stratum up to which its order is held."""
+"""The order of a stratum with up to so many records is a table; there may be many strata."""
 _PIECE = 4 << 20
 
 
 Tell = Callable[[float, int, int], None]
-"""Is told how much of a task's sources is read (0 to 1, as far as that is known), and the records
-and bytes that are written.
+"""A callback with the share of a task's sources that is read (0 to 1, as far as it is known), and
+the records and bytes that are written.
 """
 
 
 def run(
     task: dict[str, Any], spec: ConversionSpec | dict[str, Any], tell: Tell | None = None
 ) -> dict[str, Any]:
-    """Does what a task says, and reports. An error knows the source, and the record where there is
-    one.
-    """
+    """Runs a task, and returns its report. Errors have the path of the source, and the record."""
     made = spec if isinstance(spec, ConversionSpec) else ConversionSpec.from_json(spec)
     started = time.perf_counter()
     so_far = SoFar(tell)
     report: dict[str, Any] = _WORK[task["do"]](task, made, so_far)
     return report | {
-        "damage": [list(one) for one in so_far.damage],
+        "damage": [list(entry) for entry in so_far.damage],
         "seconds": round(time.perf_counter() - started, 6),
     }
 
 
 class SoFar(Reading):
-    """How far a task is, for whoever wants to know. `share` is of all its parts."""
+    """The progress and the damage of a task. `share` counts all of its parts."""
 
     def __init__(self, tell: Tell | None = None) -> None:
         super().__init__()
@@ -76,7 +74,7 @@ class SoFar(Reading):
 
 
 class Summed:
-    """A file that counts what is written to it, and takes its checksum."""
+    """A file wrapper that computes the size and the CRC32C of what is written."""
 
     closed = False
 
@@ -94,10 +92,10 @@ class Summed:
         return self.size
 
     def flush(self) -> None:
-        """What is behind it is flushed at its end."""
+        """Does nothing: the file is flushed when it is closed."""
 
     def close(self) -> None:
-        """Whoever opened the file closes it."""
+        """Does nothing: the file is closed where it was opened."""
 
     def readable(self) -> bool:
         return False
@@ -110,35 +108,41 @@ class Summed:
 
 
 def check_source(part: SourcePart) -> None:
-    """That a source is what it was when the plan was made."""
-    found = storage.stat(part.path)
-    if found is None:
-        raise FileNotFoundError(f"{storage.shown(part.path)} is gone since the plan was made")
-    if (found.size, found.stamp) != (part.size, part.stamp):
+    """Raises if a source has changed since the plan was made."""
+    entry = storage.stat(part.path)
+    if entry is None:
+        raise FileNotFoundError(f"{storage.shown(part.path)} was removed since the plan was made")
+    if (entry.size, entry.stamp) != (part.size, part.stamp):
         raise DecodeError(
-            "the source has changed since the plan was made; run it again",
+            "the source has changed since the plan was made",
             path=storage.shown(part.path),
             offset=0,
+            hint="run the conversion again",
         )
 
 
 def rows(
     task: dict[str, Any], spec: ConversionSpec, so_far: SoFar
 ) -> Iterator[tuple[Batch, Array]]:
-    """What a task reads, as far as it goes on; and the number of each row over all sources."""
+    """Yields the batches of selected rows that a task reads, with the number of each row over all
+    sources.
+
+    `where=` is applied first, then the share of a split, then the sample: a sample counts only rows
+    that pass the filter.
+    """
     condition = row_selection.Condition(spec.where) if spec.where else None
-    parts = [part_from(about) for about in task["parts"]]
+    parts = [part_from(fields) for fields in task["parts"]]
     weights = [part.size if part.stop is None else part.stop - part.first for part in parts]
     done, total = 0, max(1, sum(weights))
     complete = _Complete(parts, spec)
     for part, weight in zip(parts, weights, strict=True):
         check_source(part)
         picked = _Sample(spec, part) if spec.strata is not None else None
-        at, reading = part.first, Reading(so_far.damage)
-        for found in formats.named(spec.source).read(part, spec, reading):
-            batch = complete(found, part.path)
-            numbers = np.arange(at, at + batch.size)
-            at += batch.size
+        record, reading = part.first, Reading(so_far.damage)
+        for read in formats.named(spec.source).read(part, spec, reading):
+            batch = complete(read, part.path)
+            numbers = np.arange(record, record + batch.size)
+            record += batch.size
             if condition is not None:
                 batch, numbers = _kept(batch, numbers, condition(batch))
             if "share" in task:
@@ -148,32 +152,36 @@ def rows(
             if picked is not None:
                 batch, numbers = _kept(batch, numbers, picked(batch))
             so_far.reach(
-                (done + (weight * reading.share if part.stop is None else at - part.first)) / total
+                (done + (weight * reading.share if part.stop is None else record - part.first))
+                / total
             )
             if batch.size:
                 yield batch, part.base + numbers
-        check_source(part)  # nor has it changed while it was read
+        # The source must not have changed while it was read, either.
+        check_source(part)
         done += weight
 
 
 class _Complete:
-    """Gives each batch the columns of all files, where only they say what there is and some may
-    have more than others: those that the plan has looked into, and those that this shard is made
-    of."""
+    """Adds missing columns to batches of files that declare their own columns.
+
+    Every batch gets the union of the columns of the files that the planner has read, and of the
+    files of this shard.
+    """
 
     def __init__(self, parts: Sequence[SourcePart], spec: ConversionSpec) -> None:
         self._spec, source = spec, formats.named(spec.source)
-        found = (
+        blanks = (
             [column_rows.unpacked(base64.b64decode(spec.blank))[0]]
             if spec.blank is not None
             else []
         )
         paths = list(dict.fromkeys(part.path for part in parts)) if source.declares_columns else []
         if len(paths) > 1:
-            found += column_rows.looked_into(paths, spec, lambda path: source.blank(path, spec))
-        known = Batch.union(found)
-        typed = [name for name in known if not is_untyped(known[name])]
-        self._blank = known.select(typed) if found else None
+            blanks += column_rows.looked_into(paths, spec, lambda path: source.blank(path, spec))
+        union = Batch.union(blanks)
+        typed = [name for name in union if not is_untyped(union[name])]
+        self._blank = union.select(typed) if blanks else None
         self._how = column_rows.comparison(spec.target, spec.shuffle is not None)
 
     def __call__(self, batch: Batch, path: str) -> Batch:
@@ -194,7 +202,7 @@ class _Complete:
             raise error.add(path=path) from None
 
     def blank(self, path: str) -> Batch:
-        """A batch without rows."""
+        """A batch without rows that has all columns."""
         if self._blank is not None:
             return self(self._blank, path)
         return self(formats.named(self._spec.source).blank(path, self._spec), path)
@@ -210,22 +218,26 @@ def _kept(batch: Batch, numbers: Array, kept: Array) -> tuple[Batch, Array]:
 def _shared(
     batch: Batch, numbers: Array, part: SourcePart, spec: ConversionSpec, share: list[float]
 ) -> Array:
-    """Rows whose hash falls into a share."""
+    """Which rows have a hash in the interval of a split."""
     if spec.by is not None:
-        places = row_selection.shares(spec.seed, row_selection.values_of(batch, spec.by))
+        hashes = row_selection.shares(spec.seed, row_selection.values_of(batch, spec.by))
     else:
-        places = permutation.keys(spec.seed, numbers + (part.number << 40)) / 2.0**64
-    return (places >= share[0]) & (places < share[1])
+        # The number of the source in the upper bits makes the numbers of all rows different.
+        hashes = permutation.keys(spec.seed, numbers + (part.number << 40)) / 2.0**64
+    return (hashes >= share[0]) & (hashes < share[1])
 
 
 class _Sample:
-    """Picks rows so that of each stratum exactly as many are picked as are wanted, over all
-    sources.
+    """Picks the rows of a sample, so that over all sources each stratum has exactly its number.
+
+    A row is picked if the permutation of its stratum maps its rank below that number. The ranks
+    begin with the number of rows of the stratum in earlier sources, so workers need not
+    communicate.
     """
 
     def __init__(self, spec: ConversionSpec, part: SourcePart) -> None:
         self._spec, self._strata = spec, spec.strata or {}
-        self._at = Counter(part.ranks)
+        self._ranks = Counter(part.ranks)
         self._orders: dict[str, permutation.Permutation] = {}
 
     def __call__(self, batch: Batch) -> Array:
@@ -234,35 +246,35 @@ class _Sample:
             return out
         values = stratum(batch, self._spec)
         order = np.argsort(values, kind="stable")
-        found, starts = np.unique(values[order], return_index=True)
-        for name, places in zip(found.tolist(), np.split(order, starts[1:]), strict=True):
+        names, starts = np.unique(values[order], return_index=True)
+        for name, indices in zip(names.tolist(), np.split(order, starts[1:]), strict=True):
             total, wanted = self._strata.get(name, [0, 0])
             if name not in self._orders:
                 self._orders[name] = permutation.Permutation(
                     total, self._spec.seed + int(digest(name)[:8], 16), small=_TABLE
                 )
-            ranks = self._at[name] + np.arange(len(places))
-            out[places] = self._orders[name](ranks) < wanted
-            self._at[name] += len(places)
+            ranks = self._ranks[name] + np.arange(len(indices))
+            out[indices] = self._orders[name](ranks) < wanted
+            self._ranks[name] += len(indices)
         return out
 
 
 def stratum(batch: Batch, spec: ConversionSpec) -> Array:
-    """What each row is counted under: the feature's bytes in hexadecimal."""
+    """The stratum of each row: the bytes of the feature in hexadecimal."""
     if spec.by is None:
         return np.zeros(batch.size, "U1")
     return np.array([value.hex() for value in row_selection.values_of(batch, spec.by)], "U")
 
 
 def _write(task: dict[str, Any], spec: ConversionSpec, so_far: SoFar) -> dict[str, Any]:
-    found = (finished(batch, spec) for batch, _ in rows(task, spec, so_far))
+    batches = (finished(batch, spec) for batch, _ in rows(task, spec, so_far))
     return writing(
-        task["path"], spec, found, so_far, part_from(task["parts"][0]), task.get("guard")
+        task["path"], spec, batches, so_far, part_from(task["parts"][0]), task.get("guard")
     )
 
 
 def finished(batch: Batch, spec: ConversionSpec) -> Batch:
-    """The columns that are written, as they are written."""
+    """The columns to be written, cast to their target dtypes."""
     chosen = batch if spec.columns is None else batch.select(spec.columns)
     return column_rows.cast(chosen, spec)
 
@@ -270,17 +282,21 @@ def finished(batch: Batch, spec: ConversionSpec) -> Batch:
 def writing(
     path: str,
     spec: ConversionSpec,
-    found: Iterator[Batch],
+    batches: Iterator[Batch],
     so_far: SoFar,
     like: SourcePart,
-    guard: Sequence[str] | None = None,
+    lease: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """A shard, whole or not at all. One without records has the columns of a source."""
+    """Writes a shard, complete or not at all, and returns its report.
+
+    A shard without records gets the columns of the source `like`. The lease is checked after all
+    data is written and before the file becomes visible.
+    """
     with storage.writer(path) as file:
         summed = Summed(file)
         sink = formats.named(spec.target).writer(summed, spec)
         try:
-            for batch in found:
+            for batch in batches:
                 sink.add(batch)
                 so_far.records, so_far.bytes = so_far.records + batch.size, summed.size
             if (
@@ -290,7 +306,7 @@ def writing(
             ):
                 sink.add(finished(_Complete([like], spec).blank(like.path), spec))
             sink.close()
-            check(guard)
+            check(lease)
         except TensorwireError as error:
             raise error.add(path=storage.shown(path)) from error.__cause__
     entry = storage.stat(path)
@@ -306,22 +322,23 @@ def writing(
 def _count(task: dict[str, Any], spec: ConversionSpec, so_far: SoFar) -> dict[str, Any]:
     part = part_from(task["parts"][0])
     check_source(part)
-    found = formats.named(spec.source).count(part.path, task["marks"], spec, so_far)
-    return {"records": found.records, "step": found.step, "marks": found.marks}
+    result = formats.named(spec.source).count(part.path, task["marks"], spec, so_far)
+    return {"records": result.records, "step": result.step, "marks": result.marks}
 
 
 def _strata(task: dict[str, Any], spec: ConversionSpec, so_far: SoFar) -> dict[str, Any]:
-    """How many rows of each stratum a source has."""
-    found: Counter[str] = Counter()
+    """Counts the rows of each stratum in a source."""
+    counts: Counter[str] = Counter()
     for batch, _ in rows(task, spec, so_far):
-        found.update(stratum(batch, spec).tolist())
-        if len(found) > _STRATA:
+        counts.update(stratum(batch, spec).tolist())
+        if len(counts) > _STRATA:
             raise DecodeError(
-                f"more than {_STRATA:,} different values: rows are balanced by a feature with few",
+                f"the feature has more than {_STRATA:,} different values",
                 tensor=spec.by,
                 offset=0,
+                hint="pass by= a feature with fewer values",
             )
-    return {"strata": dict(found), "records": sum(found.values())}
+    return {"strata": dict(counts), "records": sum(counts.values())}
 
 
 def _stats(task: dict[str, Any], spec: ConversionSpec, so_far: SoFar) -> dict[str, Any]:
@@ -335,7 +352,7 @@ def _check(task: dict[str, Any], spec: ConversionSpec, so_far: SoFar) -> dict[st
 
 
 def checksum(path: str) -> dict[str, Any]:
-    """The size, checksum and stamp of a shard as it is, to be compared with the manifest."""
+    """Reads a shard, and returns its size, checksum and stamp, to compare with the manifest."""
     value, offset = 0, 0
     with storage.opened(path, ahead=True) as file:
         buffer = memory.fresh(min(_PIECE, max(1, file.size)))
@@ -345,22 +362,30 @@ def checksum(path: str) -> dict[str, Any]:
 
 
 def _scatter(task: dict[str, Any], spec: ConversionSpec, so_far: SoFar) -> dict[str, Any]:
-    found = ((finished(batch, spec), numbers) for batch, numbers in rows(task, spec, so_far))
-    return shuffling.scatter(task["path"], found, spec, lambda: check(task.get("guard")))
+    batches = ((finished(batch, spec), numbers) for batch, numbers in rows(task, spec, so_far))
+    return shuffling.scatter(task["path"], batches, spec, lambda: check(task.get("guard")))
 
 
 def _gather(task: dict[str, Any], spec: ConversionSpec, so_far: SoFar) -> dict[str, Any]:
     assert spec.bounds is not None
     number, bounds = task["number"], spec.bounds
 
-    def found() -> Iterator[Batch]:
+    def batches() -> Iterator[Batch]:
         for batch in shuffling.gather(task["runs"], task["count"], number, spec):
             yield batch
             so_far.reach(so_far.records / (bounds[number + 1] - bounds[number]))
 
-    return writing(task["path"], spec, found(), so_far, part_from(task["like"]), task.get("guard"))
+    return writing(
+        task["path"], spec, batches(), so_far, part_from(task["like"]), task.get("guard")
+    )
 
 
 _WORK = {
-    "write": _write, "count": _count, "strata": _strata, "stats": _stats, "check": _check, "scatter": _scatter, "gather": _gather,
-}  # fmt: skip
+    "write": _write,
+    "count": _count,
+    "strata": _strata,
+    "stats": _stats,
+    "check": _check,
+    "scatter": _scatter,
+    "gather": _gather,
+}

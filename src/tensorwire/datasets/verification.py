@@ -1,6 +1,5 @@
-"""Whether a dataset's folder holds what its manifest says.
-
-Every shard, with its size and checksum, and no other data.
+"""Verification of a dataset's folder against its manifest: every shard must exist with its size and
+checksum, and no other data file.
 """
 
 from __future__ import annotations
@@ -25,18 +24,17 @@ _SHOWN = 20
 
 @dataclass(frozen=True)
 class DatasetVerification:
-    """Whether a dataset is whole.
-
-    `ok`, and if not, what is wrong. It is true or false by itself.
+    """The result of `tw.verify` for a dataset: `ok`, and the problems if it is not intact. It is
+    true if the dataset is intact.
     """
 
     ok: bool
     path: str
     format: str | None
     shards: int
-    """Read, and equal to what the manifest says."""
+    """The number of shards that are equal to the manifest."""
     records: int
-    """In these shards, as the manifest says."""
+    """The number of records in these shards, as the manifest says."""
     nbytes: int
     checksums: bool
     problems: list[str]
@@ -45,7 +43,7 @@ class DatasetVerification:
         return self.ok
 
     def json(self) -> dict[str, Any]:
-        """Plain dicts and lists."""
+        """Returns plain dicts and lists."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -57,15 +55,11 @@ class DatasetVerification:
         return "\n  ".join(lines)
 
 
-def _manifest(folder: str) -> str:
-    return storage.join(folder, f"{BOOKS}/manifest.json")
-
-
 def verify_dataset(
     where: str | os.PathLike[str],
     progress: Callable[[int, int], None] | None = None,
 ) -> DatasetVerification:
-    """Reads every shard of a dataset, and compares its size and CRC32C with the manifest."""
+    """Compares the size and CRC32C of every shard of a dataset with the manifest."""
     folder = storage.normal(os.fspath(where))
     manifest = Manifest(folder)
     lines = manifest.read()
@@ -74,7 +68,8 @@ def verify_dataset(
     except TransportError:
         raise
     except TensorwireError as error:
-        problem = str(error.add(path=storage.shown(_manifest(folder))))
+        path = storage.join(folder, f"{BOOKS}/manifest.json")
+        problem = str(error.add(path=storage.shown(path)))
         return DatasetVerification(False, storage.shown(folder), None, 0, 0, 0, True, [problem])
     problems = _unfinished(manifest, names, lines)
     prefix = folder.rstrip("/") + "/"
@@ -99,7 +94,7 @@ def verify_dataset(
     for name in sorted(entries.keys() - set(names)):
         if rows.of_name(name) is not None and not name.startswith(("_", ".")) and "/" not in name:
             problems.append(
-                f"{name} is not a shard of this dataset, and readers of the folder would read it"
+                f"{name} is not a shard of this dataset, but readers of the folder would read it"
             )
     return DatasetVerification(
         not problems, storage.shown(folder), format, shards, records, nbytes, True, problems
@@ -108,15 +103,17 @@ def verify_dataset(
 
 def _shards(manifest: Manifest, folder: str, most: int) -> tuple[list[str], str]:
     """(the names of the shards, their format), as manifest.json says."""
-    about = manifest.about()
+    contents = manifest.about()
+    # manifest.json may hold anything, and the number of its shards must not exceed the lines that
+    # exist: otherwise a damaged one would make a list without end.
     try:
-        if about is None:
-            raise ValueError("there is none")
-        spec = ConversionSpec.from_json(about["spec"])
-        splits = tuple(Split(*split) for split in about.get("splits", []))
-        count, name = about["shards"], about.get("name", "part")
+        if contents is None:
+            raise ValueError("manifest.json does not exist")
+        spec = ConversionSpec.from_json(contents["spec"])
+        splits = tuple(Split(*split) for split in contents.get("splits", []))
+        count, name = contents["shards"], contents.get("name", "part")
         if not isinstance(count, int) or not 0 < count <= most:
-            raise ValueError(f"{count!r} shards, and lines for {most}")
+            raise ValueError(f"it says {count!r} shards, and has lines for {most}")
         for part in (name, *(split.name for split in splits)):
             planner.check_name(part)
         plan = Plan(spec, folder, [], count // max(1, len(splits)), name, splits=splits)
@@ -130,37 +127,37 @@ def _shards(manifest: Manifest, folder: str, most: int) -> tuple[list[str], str]
 
 
 def _unfinished(manifest: Manifest, names: list[str], lines: dict[str, ManifestLine]) -> list[str]:
-    """What _SUCCESS says that the manifest does not, if it is there at all."""
+    """The differences between _SUCCESS and the manifest, or that _SUCCESS is missing."""
     sums = manifest.finished()
     if sums is None:
-        return ["the dataset is not finished: it has no _SUCCESS; run its conversion again"]
+        return ["the dataset is not finished: it has no _SUCCESS file; run its conversion again"]
     made = [lines[name] for name in names if name in lines]
-    found = {
+    totals = {
         "shards": len(made),
         "records": sum(line.records for line in made),
         "bytes": sum(line.size for line in made),
     }
     return [
         f"_SUCCESS says {sums.get(name)!r:.40} {name}, and the manifest {count:,}"
-        for name, count in found.items()
+        for name, count in totals.items()
         if sums.get(name) != count
     ]
 
 
 def _compared(path: str, line: ManifestLine) -> tuple[str | None, int]:
-    """(what differs from the manifest, bytes read)"""
+    """(the difference from the manifest or None, bytes read)"""
     try:
-        found = checksum(path)
+        actual = checksum(path)
     except TransportError:
         raise
     except (OSError, TensorwireError) as error:
         return f"cannot be read: {error}", 0
-    size: int = found["bytes"]
+    size: int = actual["bytes"]
     if size != line.size:
         return f"has {size:,} bytes, and the manifest says {line.size:,}", size
-    if found["crc32c"] != line.crc32c:
+    if actual["crc32c"] != line.crc32c:
         return (
-            f"has the checksum {found['crc32c']}, and the manifest says {line.crc32c!r:.20}",
+            f"has the checksum {actual['crc32c']}, and the manifest says {line.crc32c!r:.20}",
             size,
         )
     return None, size

@@ -1,4 +1,4 @@
-"""A file of tensors, as `show` prints it."""
+"""The contents of a tensor file, as `tensorwire show` prints them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .text import for_json
 from .values import PLAIN, Look, Shown
 
 MOST = 8
-"""Tensors that are shown when none is named."""
+"""The number of tensors that are shown if none is named."""
 
 
 def contents(
@@ -25,8 +25,9 @@ def contents(
     look: Look = PLAIN,
     limits: Limits | None = None,
 ) -> Shown:
-    """The tensors of a file that are named (or the first `most`), each with its values; of nested
-    values the tree too.
+    """Return the named tensors of a file, or the first `most`, each with statistics and values.
+
+    For a nested value the tree comes first.
 
     >>> import numpy as np
     >>> from tensorwire import dumps
@@ -45,7 +46,7 @@ def contents(
         file = opened.file
         chosen = selection.chosen(file, names, file.path) if names else list(file)
         shown = chosen if names or most is None else chosen[:most]
-        about: dict[str, Any] = {
+        data: dict[str, Any] = {
             "path": file.path,
             "format": file.format,
             "size": file.size,
@@ -58,7 +59,7 @@ def contents(
                 f"  {formatting.safe(key)}: {formatting.safe(formatting.short(text, 120))}"
                 for key, text in file.metadata.items()
             ]
-            about["values"] = for_json(tree.python_values(file))
+            data["values"] = for_json(tree.python_values(file))
             if tree.is_nested(file):
                 lines += tree.lines(file)
         blocks = [values.tensor(opened, name, look) for name in shown]
@@ -67,18 +68,19 @@ def contents(
         if len(shown) < len(chosen):
             lines += [
                 "",
-                f"... {len(chosen) - len(shown):,} more tensors: name them, or -n 0 for all",
+                f"... {len(chosen) - len(shown):,} more; name tensors, or use -n 0 to show all",
             ]
         return Shown(
             lines,
-            about | {"tensors": [block.json for block in blocks], "more": len(chosen) - len(shown)},
+            data | {"tensors": [block.json for block in blocks], "more": len(chosen) - len(shown)},
         )
 
 
 def _head(opened: SampledFile, count: int) -> str:
     file = opened.file
+    path = formatting.safe(file.path or "bytes")
     packed = f" in {file.compression}" if file.compression else ""
     return (
-        f"{formatting.safe(file.path or 'bytes')}: {file.format}{packed}, {formatting.size(file.size)},"
+        f"{path}: {file.format}{packed}, {formatting.size(file.size)},"
         f" {count:,} tensor{'s' * (count != 1)}"
     )

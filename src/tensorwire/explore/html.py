@@ -1,11 +1,11 @@
-"""Values, schemas, summaries and reports as HTML for notebooks.
+"""HTML for notebooks: tensors, schemas, summaries and reports.
 
-1. A class is looked up by its name, so that showing one kind of value imports no other. The classes
-   have `_repr_html_ = display.html`, and the package registers `html` for it.
-2. Everything is a `card`: a heading, facts, a table, some lines of text. What comes from data is
-   escaped, and nothing is fetched.
-3. Colours are the notebook's own, and lines are grey with a share of transparency, so that it can be
-   read on light and on dark.
+1. Classes are looked up by name, so that showing one kind of value does not import the others. The
+   classes set `_repr_html_ = display.html`, and the package registers `html` there.
+2. Everything is a `card`: a heading, facts, a table, and lines of text. Text from the data is
+   escaped, and nothing is loaded from the network.
+3. Colours are inherited from the notebook, and lines are translucent grey, so that the card is
+   readable on light and dark backgrounds.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from ..serving.signature import Signature
 
 ROWS = 30
-"""Of a table, at most; a notebook is scrolled past, not through."""
+"""The most rows of a table."""
 CELL = 120
-"""Characters of a cell, at most."""
+"""The most characters of a table cell."""
 _BOX = (
     "display:inline-block;max-width:100%;overflow:auto;border:1px solid"
     " rgba(128,128,128,.35);border-radius:6px;padding:.5em .8em"
@@ -45,13 +45,13 @@ _QUIET = "opacity:.7"
 _LINE = "border-bottom:1px solid rgba(128,128,128,.25)"
 _TEXT = "text-align:left;padding:.15em .8em .15em 0;vertical-align:top"
 _PRE = (
-    "margin:.4em 0"
-    " 0;line-height:1.1;font-family:monospace;background:none;color:inherit;border:0;padding:0;overflow:auto"
+    "margin:.4em 0 0;line-height:1.1;font-family:monospace;background:none;color:inherit;"
+    "border:0;padding:0;overflow:auto"
 )
 
 
 def words(text: object, most: int = CELL) -> str:
-    """Text from anywhere, fit to stand in a page.
+    """Return untrusted text shortened and escaped for HTML.
 
     >>> words("<script>alert(1)</script>", 12)
     '&lt;script&gt;a...'
@@ -69,7 +69,7 @@ def card(
     lines: Sequence[str] = (),
     note: str = "",
 ) -> str:
-    """All of it in one box. `total` is how many rows there are in truth.
+    """Return one box of HTML. `total` is the number of rows of the table before it was cut.
 
     >>> card("<b>", [("n", 3)])[-61:]
     '&lt;b&gt;</b> <span style="opacity:.7">n</span> 3</div></div>'
@@ -102,7 +102,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def html(value: object) -> str:
-    """A value as HTML, by its class or the nearest base that has a form here."""
+    """Return a value as HTML, by its class or its nearest base class in `_FORMS`."""
     kind = next(base.__name__ for base in type(value).__mro__ if base.__name__ in _FORMS)
     return _FORMS[kind](value)
 
@@ -110,11 +110,11 @@ def html(value: object) -> str:
 # Tensors
 
 SHOWN = 8
-"""Strings, rows or entries that are shown."""
+"""The number of strings, rows or entries that are shown."""
 
 
 def _summed_up(array: Array) -> str:
-    """The statistics of numbers, or of some of them."""
+    """Return the statistics of an array in one line, from a sample if it is large."""
     flat = array.reshape(-1)
     some = spread(flat)
     return line_of(statistics(some), len(some) < len(flat)) if len(some) else "no values"
@@ -126,9 +126,9 @@ def _strings(value: Strings) -> str:
     span = f"{lengths.min():,} to {lengths.max():,} bytes" if len(lengths) else "none"
     facts = [
         ("shape", shape(value.shape)),
-        ("of", "text" if value.text else "bytes"),
+        ("dtype", "text" if value.text else "bytes"),
         ("lengths", span),
-        ("in all", size(int(offsets[-1]) if value.size else 0)),
+        ("size", size(int(offsets[-1]) if value.size else 0)),
     ]
     rows = [(_place(i, value.shape), quoted(flat[i])) for i in range(min(value.size, SHOWN))]
     return card("Strings", facts, rows=rows, total=value.size)
@@ -189,7 +189,7 @@ def _ragged(value: Ragged) -> str:
 def _bundle(value: Bundle) -> str:
     cells = [(name, describe(tensor), size(nbytes_of(tensor))) for name, tensor in value.items()]
     total = sum(nbytes_of(tensor) for tensor in value.values())
-    facts = [("of", f"{len(cells):,}"), ("in memory", size(total))]
+    facts = [("tensors", f"{len(cells):,}"), ("size", size(total))]
     note = "  ".join(f"{key}: {text}" for key, text in list(value.metadata.items())[:8])
     return card("Bundle", facts, head=("tensor", "kind", "size"), rows=cells, note=note)
 
@@ -198,11 +198,11 @@ def _quantized(value: Quantized) -> str:
     codes, original = value.codes, value.original
     before = codes.size * (8 if "64" in original else 2 if "16" in original else 4)
     facts: list[tuple[str, object]] = [
-        ("codes", value.scheme),
-        ("of", original),
+        ("scheme", value.scheme),
+        ("original dtype", original),
         ("shape", shape(codes.shape)),
     ]
-    facts += [("along axis", value.axis)] * (value.axis is not None)
+    facts += [("axis", value.axis)] * (value.axis is not None)
     part = formatting.share(value.nbytes, before)
     facts += [("size", f"{size(value.nbytes)}, {part} of {size(before)}")]
     scale = value.scale
@@ -220,12 +220,12 @@ def _summary(value: Summary) -> str:
         ("size", size(value.size)),
         ("tensors", f"{len(value.tensors):,}"),
     ]
-    facts += [("with", "checksums")] if value.checksums else []
+    facts += [("checksums", "yes")] if value.checksums else []
     rows = [
         (t.name, t.kind, t.dtype, shape(t.shape), size(t.nbytes), _texts(t)) for t in value.tensors
     ]
     note = "  ".join(f"{key}: {text}" for key, text in list(value.metadata.items())[:8])
-    head = ("tensor", "kind", "dtype", "shape", "size", "")
+    head = ("tensor", "kind", "dtype", "shape", "size", "metadata")
     return card(value.path or "bytes", facts, head=head, rows=rows, note=note)
 
 
@@ -241,8 +241,8 @@ def _record_summary(value: RecordSummary) -> str:
         ("size", size(value.size)),
         ("records", f"{value.records:,}"),
     ]
-    facts += [("and", "an index")] if value.indexed else []
-    facts += [("damaged", problem) for problem in value.problems]
+    facts += [("index", "yes")] if value.indexed else []
+    facts += [("damage", problem) for problem in value.problems]
     return card(value.path, facts) + ("" if value.schema is None else html(value.schema))
 
 
@@ -254,9 +254,8 @@ def _schema(value: Schema) -> str:
     seen = f"{'all ' if value.complete else 'a sample of '}{value.records:,} records"
     rows = [(name, repr(feature)[8:-1], _counts(feature)) for name, feature in items]
     facts = [("from", seen)] if value.records else []
-    return card(
-        f"Schema of {len(items)} features", facts, head=("feature", "kind", "seen"), rows=rows
-    )
+    title = f"Schema of {len(items):,} feature{'s' * (len(items) != 1)}"
+    return card(title, facts, head=("feature", "kind", "statistics"), rows=rows)
 
 
 def _counts(feature: Feature) -> str:
@@ -284,7 +283,7 @@ def _conversion(value: ConversionReport) -> str:
         for e in value.entries
     ]
     return card(
-        value.target, facts, head=("tensor", "kind", "dtype", "shape", "size", "was"), rows=rows
+        value.target, facts, head=("tensor", "kind", "dtype", "shape", "size", "before"), rows=rows
     )
 
 

@@ -1,7 +1,7 @@
-"""Pictures: what the first bytes of a picture file say about it, and tensors as PNG.
+"""Images: type and size of image files from their headers, and tensors as PNG.
 
-Of a picture file nothing is decoded, and bytes that lie cost nothing. PNG is written here with zlib
-alone.
+Pixels of image files are never decoded, so a hostile header costs nothing. PNG is written with zlib
+alone, without an image library.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from .statistics import numbers
 LAYOUTS = ("hwc", "chw", "hw")
 CHANNELS = (1, 3, 4)
 SIDE = 512
-"""Pixels that a picture has at most, each way; larger ones show every second pixel, or fewer."""
+"""The most pixels of a picture in each direction; larger ones are subsampled."""
 
 
 class Image(NamedTuple):
-    """`str()` is for people: `JPEG 640 x 480, colour`."""
+    """The header of an image file; `str()` is for example `JPEG 640 x 480, colour`."""
 
     type: str
     width: int
@@ -40,7 +40,7 @@ class Image(NamedTuple):
 _PNG = {0: "grey", 2: "colour", 3: "palette", 4: "grey with alpha", 6: "colour with alpha"}
 _CHANNELS = {1: "grey", 3: "colour", 4: "CMYK"}
 _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
-"""JPEG's segments that say how large the picture is."""
+"""The JPEG markers SOF0 to SOF15, whose segments contain the size of the image."""
 _MAGICS = {
     b"\x89PNG\r\n\x1a\n": "PNG",
     b"\xff\xd8\xff": "JPEG",
@@ -49,11 +49,11 @@ _MAGICS = {
     b"RIFF": "WebP",
 }
 _MOST = 1000
-"""Segments before that one; no camera writes so many."""
+"""The most JPEG segments that are read before the size; cameras write a few dozen."""
 
 
 def type_of(data: bytes) -> str | None:
-    """The type of a picture file, by its first bytes alone.
+    """Return the type of an image file from its first bytes, or None.
 
     >>> type_of(b"\\xff\\xd8\\xff\\xe0"), type_of(b"<svg>")
     ('JPEG', None)
@@ -63,7 +63,7 @@ def type_of(data: bytes) -> str | None:
 
 
 def image(data: bytes) -> Image | None:
-    """The picture that bytes are the file of, or None.
+    """Return the type and size of an image file, or None if the bytes are not one.
 
     >>> print(image(b"GIF89a" + bytes([2, 0, 3, 0])))
     GIF 2 x 3
@@ -81,34 +81,41 @@ def image(data: bytes) -> Image | None:
             return _jpeg(data)
         if type == "WebP":
             return _webp(data)
-    except (struct.error, IndexError):  # it ends before it says so
+    except (struct.error, IndexError):
+        # The header is truncated.
         return None
     return None
 
 
 def _jpeg(data: bytes) -> Image | None:
-    at = 2
+    # After the start marker (2 bytes) comes a list of segments: 0xFF, marker, length (2 bytes,
+    # big-endian, which counts itself), payload.
+    offset = 2
     for _ in range(_MOST):
-        # any number of these may stand before a marker
-        while data[at] == 0xFF and data[at + 1] == 0xFF:
-            at += 1
-        if data[at] != 0xFF:
+        # A marker may be preceded by any number of fill bytes 0xFF.
+        while data[offset] == 0xFF and data[offset + 1] == 0xFF:
+            offset += 1
+        if data[offset] != 0xFF:
             return None
-        marker = data[at + 1]
+        marker = data[offset + 1]
         if marker in _FRAMES:
-            height, width, channels = struct.unpack_from(">HHB", data, at + 5)
+            height, width, channels = struct.unpack_from(">HHB", data, offset + 5)
             return Image("JPEG", width, height, _CHANNELS.get(channels, f"{channels} channels"))
-        if marker in (0xD9, 0xDA):  # the end, or the picture itself
+        # 0xD9 ends the image, and after 0xDA come the pixels: the size was missing.
+        if marker in (0xD9, 0xDA):
             return None
-        at += (
+        # TEM (0x01) and the restart markers (0xD0 to 0xD7) have neither length nor payload.
+        offset += (
             2
             if marker == 0x01 or 0xD0 <= marker <= 0xD7
-            else 2 + max(2, struct.unpack_from(">H", data, at + 2)[0])
+            else 2 + max(2, struct.unpack_from(">H", data, offset + 2)[0])
         )
     return None
 
 
 def _webp(data: bytes) -> Image | None:
+    # A file is RIFF, its size, WEBP, then the first chunk: VP8X (extended), VP8L (lossless) or VP8
+    # (lossy). The first two chunks store width and height minus one.
     kind = data[12:16]
     if kind == b"VP8X":
         flags, width, height = (
@@ -137,14 +144,14 @@ def _webp(data: bytes) -> Image | None:
 
 
 def png(pixels: Array) -> bytes:
-    """uint8 [height, width], [height, width, 3] or [height, width, 4] as PNG.
+    """Return uint8 [height, width], [height, width, 3] or [height, width, 4] as a PNG file.
 
     >>> png(np.zeros((2, 3), np.uint8))[:8]
     b'\\x89PNG\\r\\n\\x1a\\n'
     """
     height, width = pixels.shape[:2]
     color = {1: 0, 3: 2, 4: 6}[1 if pixels.ndim == 2 else pixels.shape[2]]
-    # each row begins with the filter, which is none
+    # Each row begins with one byte for the filter; 0 means no filter.
     rows = np.zeros((height, 1 + pixels.size // max(1, height)), np.uint8)
     rows[:, 1:] = pixels.reshape(height, -1)
     head = struct.pack(">IIBBBBB", width, height, 8, color, 0, 0, 0)
@@ -162,8 +169,8 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class ImageLayout:
-    """How a tensor holds pictures: the dimensions of height and width, that of channels (-1: none),
-    and how many pictures there are.
+    """How a tensor holds images: the axes of height, width and channels (-1: none), and the number
+    of images.
     """
 
     name: str
@@ -176,9 +183,9 @@ class ImageLayout:
     def of(cls, shape: tuple[int, ...], name: str) -> ImageLayout:
         rank = len(shape)
         if name not in LAYOUTS:
-            raise SchemaError(f"no layout {name!r}; known: {', '.join(LAYOUTS)}")
+            raise SchemaError(f"unknown image layout {name!r}; known: {', '.join(LAYOUTS)}")
         if name not in layouts(shape):
-            raise SchemaError(f"the shape {list(shape)} has no pictures in the layout {name}")
+            raise SchemaError(f"shape {list(shape)} does not fit the image layout {name}")
         height = rank - (3 if name == "hwc" else 2)
         channels = {"hwc": rank - 1, "chw": rank - 3, "hw": -1}[name]
         before = shape[: min(height, channels) if channels >= 0 else height]
@@ -186,38 +193,38 @@ class ImageLayout:
 
 
 def layouts(shape: tuple[int, ...]) -> list[str]:
-    """The layouts that a shape may have, the likeliest first.
+    """Return the image layouts that fit a shape, the likeliest first.
 
     >>> layouts((32, 28, 28, 3)), layouts((8, 8)), layouts((5,))
     (['hwc', 'hw'], ['hw'], [])
     """
     if len(shape) < 2 or 0 in shape:
         return []
-    found = [
+    names = [
         name
         for name, axis in (("hwc", -1), ("chw", -3))
         if len(shape) >= 3 and shape[axis] in CHANNELS
     ]
-    return [*found, "hw"]
+    return [*names, "hw"]
 
 
 def picture(values: DenseValues, layout: str, number: int, part: str = "abs") -> bytes:
-    """Picture `number` of a tensor, as PNG of at most 512 x 512 pixels."""
-    found = ImageLayout.of(values.shape, layout)
-    if not 0 <= number < found.count:
-        raise SchemaError(f"picture {number} of {found.count}")
+    """Return image `number` of a tensor as a PNG file of at most 512 x 512 pixels."""
+    axes = ImageLayout.of(values.shape, layout)
+    if not 0 <= number < axes.count:
+        raise SchemaError(f"image {number} is out of range: the tensor has {axes.count}")
     shape = values.shape
-    height, width = shape[found.height], shape[found.width]
-    channels = shape[found.channels] if found.channels >= 0 else 1
+    height, width = shape[axes.height], shape[axes.width]
+    channels = shape[axes.channels] if axes.channels >= 0 else 1
     step = max(1, -(-max(height, width) // SIDE))
     strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
-    rows = np.arange(0, height, step, dtype=np.int64) * strides[found.height]
-    columns = np.arange(0, width, step, dtype=np.int64) * strides[found.width]
+    rows = np.arange(0, height, step, dtype=np.int64) * strides[axes.height]
+    columns = np.arange(0, width, step, dtype=np.int64) * strides[axes.width]
     base = number * height * width * channels
     planes = [
         grid(
             values,
-            base + (channel * strides[found.channels] if found.channels >= 0 else 0),
+            base + (channel * strides[axes.channels] if axes.channels >= 0 else 0),
             rows,
             columns,
         )
@@ -227,8 +234,8 @@ def picture(values: DenseValues, layout: str, number: int, part: str = "abs") ->
 
 
 def _shades(pixels: Array, part: str) -> Array:
-    """Numbers as 0 to 255: bytes as they are, floats of 0 to 1 times 255, anything else from its
-    smallest to its largest.
+    """Scale numbers to 0 to 255: uint8 is unchanged, floats in [0, 1] are multiplied by 255, all
+    others are scaled from their minimum to their maximum.
     """
     if pixels.dtype == np.uint8:
         return pixels
@@ -237,6 +244,7 @@ def _shades(pixels: Array, part: str) -> Array:
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
     if pixels.dtype.kind not in "iu" and low >= 0 and high <= 1:
         low, high = 0.0, 1.0
+    # Halves are subtracted, because high - low may overflow.
     with np.errstate(all="ignore"):
         scaled = (
             (wide / 2 - low / 2) / (high / 2 - low / 2)

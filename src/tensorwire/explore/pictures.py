@@ -1,5 +1,5 @@
-"""Pictures out of characters: heat maps, histograms, where a sparse tensor has values. Plain, or in
-24-bit colour.
+"""Character graphics for terminals: heat maps, histograms and sparsity patterns, plain or in 24-bit
+colour.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from ..core.tensors import Array
 from .statistics import Histogram, plain
 
 MOST = 1 << 20
-"""Elements that are looked at; of more, evenly spread ones."""
+"""The most elements that are used; of larger arrays an evenly spaced sample."""
 
 
 class Paint(NamedTuple):
-    """What the terminal can do."""
+    """The capabilities of the terminal."""
 
     width: int = 80
     colour: bool = False
-    """24 bits of it."""
+    """Whether it supports 24-bit colours."""
     unicode: bool = True
 
 
@@ -31,13 +31,13 @@ _SHADES = " ░▒▓█"
 _ASCII = " .:-=+*#%@"
 _BARS = " ▏▎▍▌▋▊▉█"
 _RAMP = ((68, 1, 84), (62, 74, 137), (38, 130, 142), (53, 183, 121), (180, 222, 44), (253, 231, 37))
-"""Dark violet over green to yellow: even steps for the eye, and the same order without colour."""
+"""The colour map viridis: perceptually uniform, and still ordered in greyscale."""
 _NOT_A_NUMBER = (190, 40, 60)
 
 
 def reduced(grid: Array, rows: int, columns: int) -> Array:
-    """A matrix in at most so many cells, each the mean of what is finite in it; NaN where nothing
-    is.
+    """Reduce a matrix to at most `rows` x `columns` cells, each the mean of its finite elements, or
+    NaN if there are none.
 
     >>> reduced(np.arange(16.0).reshape(4, 4), 2, 2)
     array([[ 2.5,  4.5],
@@ -45,7 +45,8 @@ def reduced(grid: Array, rows: int, columns: int) -> Array:
     """
     values = plain(grid).astype(np.float64)
     finite = np.isfinite(values)
-    values = np.where(finite, values / max(values.size, 1), 0.0)  # so that no sum is too large
+    # The elements are divided before they are added, so that no sum overflows.
+    values = np.where(finite, values / max(values.size, 1), 0.0)
     sums, counts = values, finite.astype(np.float64)
     for axis, most in ((0, rows), (1, columns)):
         length = sums.shape[axis]
@@ -61,19 +62,20 @@ def reduced(grid: Array, rows: int, columns: int) -> Array:
 
 
 def heat(grid: Array, paint: Paint, rows: int = 16) -> list[str]:
-    """A matrix as a picture, two rows of cells a line in colour, one in shades; and a line that
-    says what the ends mean.
+    """Return a matrix as lines of a heat map, then a legend. With colours a line shows two rows of
+    cells, in shades one.
 
     >>> heat(np.float32([[0, 1], [2, np.nan]]), Paint(colour=False))
     ['  ▒▒', '██??', 'from 0 (blank) to 2 (full), ? is NaN']
     """
     if not grid.size:
-        return ["(nothing in it)"]
-    wide = 1 if paint.colour else 2  # a character is twice as high as it is wide
+        return ["(empty)"]
+    # A character is about twice as high as wide: half blocks in colour, two characters in shades.
+    wide = 1 if paint.colour else 2
     lines = rows * 2 if paint.colour else rows
     cells = reduced(grid, lines, max(1, paint.width // wide))
-    known = cells[np.isfinite(cells)]
-    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
+    finite = cells[np.isfinite(cells)]
+    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
     span = high / 2 - low / 2
     with np.errstate(invalid="ignore"):
         level = (
@@ -105,7 +107,7 @@ def heat(grid: Array, paint: Paint, rows: int = 16) -> list[str]:
 
 
 def colour(level: float) -> tuple[int, int, int]:
-    """Red, green and blue of a number from 0 to 1.
+    """Return red, green and blue for a level from 0 to 1.
 
     >>> colour(0), colour(1)
     ((68, 1, 84), (253, 231, 37))
@@ -122,8 +124,8 @@ def colour(level: float) -> tuple[int, int, int]:
 
 
 def _painted(upper: Array, lower: Array | None) -> str:
-    """Two rows of cells in one line: half blocks, the upper one the letter's colour, the lower one
-    the ground's.
+    """Return two rows of cells as one line of half blocks: the upper row is the foreground colour,
+    the lower one the background.
     """
     out, last = [], ""
     for i, level in enumerate(upper.tolist()):
@@ -134,17 +136,17 @@ def _painted(upper: Array, lower: Array | None) -> str:
     return "".join(out) + "\x1b[0m"
 
 
-def bars(found: Histogram, paint: Paint, rows: int = 12) -> list[str]:
-    """A histogram, a line a bin: where it begins, the bar, the count. Bins are joined until there
-    are at most `rows`.
+def bars(histogram: Histogram, paint: Paint, rows: int = 12) -> list[str]:
+    """Return a histogram as lines, one per bin: its start, a bar, the count. Bins are merged until
+    there are at most `rows`.
 
     >>> bars(Histogram([2, 0, 1], [0.5, 1.5, 2.5, 3.5]), Paint(40))
     ['0.5  ████████████████████████████  2', '1.5                                0', '2.5
            ██████████████                1']
     """
-    step = -(-len(found.counts) // rows)
-    counts = [sum(found.counts[i : i + step]) for i in range(0, len(found.counts), step)]
-    starts = [number(edge) for edge in found.edges[:-1:step]]
+    step = -(-len(histogram.counts) // rows)
+    counts = [sum(histogram.counts[i : i + step]) for i in range(0, len(histogram.counts), step)]
+    starts = [number(edge) for edge in histogram.edges[:-1:step]]
     left, most = max(map(len, starts)), max(counts)
     digits = len(f"{most:,}")
     room = max(4, paint.width - left - digits - 8)
@@ -159,23 +161,24 @@ def _bar(part: float, room: int, paint: Paint) -> str:
     if not paint.unicode:
         return "#" * round(part * room)
     eighths = round(part * room * 8)
+    # A bin that is not empty gets at least the thinnest bar.
     if part and not eighths:
-        eighths = 1  # something is there
+        eighths = 1
     return "█" * (eighths // 8) + (_BARS[eighths % 8] if eighths % 8 else "")
 
 
 def pattern(places: Array, dims: tuple[int, int], paint: Paint, rows: int = 16) -> list[str]:
-    """Where a sparse matrix has values: a dot for each cell that has one, eight to a character
-    (braille), or shades without Unicode.
+    """Return the sparsity pattern of a matrix as lines: a dot for each cell with a value, eight
+    cells per braille character, or one cell per character without Unicode.
 
     >>> pattern(np.array([[0, 0], [1, 1], [2, 2], [3, 3]]), (4, 4), Paint())
     ['⠑⢄']
     """
     if not dims[0] or not dims[1]:
-        return ["(nothing in it)"]
+        return ["(empty)"]
     across, down = (2, 4) if paint.unicode else (1, 1)
     width, height = min(dims[1], paint.width * across), min(dims[0], rows * down)
-    # the shape of the matrix, as far as there is room, and never just a line
+    # Keep the aspect ratio of the matrix as far as it fits, but never shrink it to a line.
     if dims[1] > width or dims[0] > height:
         scale = max(dims[1] / (paint.width * across), dims[0] / (rows * down))
         width = max(min(width, 16 * across), min(width, round(dims[1] / scale)))
@@ -185,6 +188,7 @@ def pattern(places: Array, dims: tuple[int, int], paint: Paint, rows: int = 16) 
         dots[places[:, 0] * height // dims[0], places[:, 1] * width // dims[1]] = True
     if not paint.unicode:
         return ["".join("#" if dot else "." for dot in row) for row in dots]
+    # In a braille character each dot of the 4 x 2 block is one bit of the code point.
     weights = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])
     blocks = dots.reshape(dots.shape[0] // 4, 4, dots.shape[1] // 2, 2)
     codes = (blocks * weights[None, :, None, :]).sum(axis=(1, 3))
@@ -192,8 +196,8 @@ def pattern(places: Array, dims: tuple[int, int], paint: Paint, rows: int = 16) 
 
 
 def dots(indices: Array, shape: Sequence[int], paint: Paint, rows: int = 16) -> list[str]:
-    """The pattern of a sparse tensor: of a matrix, of a vector as one row, of more dimensions seen
-    along all but the first two.
+    """Return the sparsity pattern of a tensor: a vector is one row, and more than two dimensions
+    are projected onto the first two.
     """
     some = spread(indices)
     if indices.shape[1] == 1:
@@ -207,7 +211,7 @@ def dots(indices: Array, shape: Sequence[int], paint: Paint, rows: int = 16) -> 
 
 
 def spread(array: Array, most: int = MOST) -> Array:
-    """At most so many rows, evenly spread.
+    """Return at most `most` evenly spaced rows.
 
     >>> spread(np.arange(10), 3)
     array([0, 4, 8])

@@ -1,5 +1,9 @@
-"""Records of record files, one by one: their features, whatever these are, or the bytes of what is
-no Example.
+"""Records of record files: their decoded features, or their bytes if they are not Examples.
+
+1. A record is decoded without a schema: its own features and types decide. If a schema sidecar file
+   exists, its encodings are applied.
+2. A filter is first evaluated on whole blocks, with only the columns that it names (`sift`). Where
+   that is not possible, every record is decoded.
 """
 
 from __future__ import annotations
@@ -32,8 +36,8 @@ _WIDE = 72
 
 
 class Record(NamedTuple):
-    """One record of a file. `features` is None if it is no Example; `steps` are the feature lists
-    of a SequenceExample.
+    """One record of a file. `features` is None if the record is not an Example; `steps` are the
+    feature lists of a SequenceExample.
     """
 
     path: str
@@ -47,18 +51,18 @@ class Record(NamedTuple):
         return {**(self.features or {}), **self.steps}
 
     def json(self, columns: Sequence[str] | None = None) -> dict[str, Any]:
-        """Plain data; a picture is its type and size, and long lists say how long they are."""
-        about: dict[str, Any] = {"path": self.path, "record": self.number, "nbytes": len(self.data)}
+        """Return plain data: images by type and size, long arrays by their first values."""
+        data: dict[str, Any] = {"path": self.path, "record": self.number, "nbytes": len(self.data)}
         if self.features is None:
-            return about | {"bytes": for_json(self.data[:_FEW])}
-        return about | {
+            return data | {"bytes": for_json(self.data[:_FEW])}
+        return data | {
             "features": {
                 name: _json(value) for name, value in _picked(self.values, columns).items()
             }
         }
 
     def lines(self, columns: Sequence[str] | None = None, most: int = 100) -> list[str]:
-        """For people: a line for the record, and one for each feature."""
+        """Return the record as text: a heading, then one line per feature."""
         head = f"{formatting.safe(self.path)} [{self.number:,}]  {formatting.size(len(self.data))}"
         if self.features is None:
             return [f"{head}  {_what(self.data)}", f"  {formatting.quoted(self.data, _WIDE)}"]
@@ -90,52 +94,51 @@ def read(
     columns: Sequence[str] = (),
     limits: Limits | None = None,
 ) -> Iterator[Record]:
-    """Records from number `skip` on, those that `where` is true for, `count` of them at most.
-    Nothing is written beside the files.
+    """Yield at most `count` records that match `where`, after skipping the first `skip` records.
 
-    A name in `where` or `columns` that no record has is an error, once all records have been looked
-    at.
+    No index file is written. If all records were read and none has a feature named in `where` or
+    `columns`, SchemaError is raised.
     """
     reader = RecordReader(paths, index=False, limits=limits)
-    known = _known(reader.paths)
+    schema = _sidecar_schema(reader.paths)
     wanted = {*columns, *(where.names if where is not None else ())}
     seen: set[str] = set()
-    left, looked, found = skip, 0, 0
+    to_skip, examined, matched = skip, 0, 0
     if count == 0:
         return
     for block in reader.blocks():
         size = len(block.starts)
-        if left >= size:
-            left -= size
+        if to_skip >= size:
+            to_skip -= size
             continue
-        looked += size - left
-        sifted = None if where is None else sift(block, where, known)
+        examined += size - to_skip
+        sifted = None if where is None else sift(block, where, schema)
         if sifted is not None:
             seen.update(sifted.names)
         for index in (
-            range(left, size)
+            range(to_skip, size)
             if sifted is None
-            else (index for index in sifted.matches if index >= left)
+            else (index for index in sifted.matches if index >= to_skip)
         ):
-            record = decoded(block, index, known)
+            record = decoded(block, index, schema)
             seen.update(record.values)
             if where is None or sifted is not None or where(record.values):
-                found += 1
+                matched += 1
                 yield record
-                if found == count:
+                if matched == count:
                     return
-        left = 0
+        to_skip = 0
     missing = sorted(wanted - seen)
-    if missing and looked:
+    if missing and examined:
         raise SchemaError(
-            f"no feature {missing[0]!r} in {looked:,}"
+            f"no feature {missing[0]!r} in {examined:,}"
             f" records{choices(missing[0], sorted(seen)) if seen else ''}",
             path=reader.paths[0],
         )
 
 
-def _known(paths: list[str]) -> Schema:
-    """The schema beside the files says how bytes are encoded; without one they are bytes."""
+def _sidecar_schema(paths: list[str]) -> Schema:
+    """Return the schema of the sidecar files, which has the encodings; empty if there are none."""
     try:
         sidecars = sidecar.find(paths)
         return sidecars.united() if sidecars.schemas else Schema()
@@ -144,18 +147,18 @@ def _known(paths: list[str]) -> Schema:
 
 
 class Sifted(NamedTuple):
-    """The records of a block that a condition is true for, and the names of all features that the
-    block has.
-    """
+    """The records of a block that match a filter, and the names of all features in the block."""
 
     matches: list[int]
     names: set[str]
 
 
-def sift(block: Block, where: Where, known: Schema) -> Sifted | None:
-    """The quick way to find records: only what the condition names is decoded, for the whole block
-    at once. None if that cannot be done, because a feature is encoded, of several kinds, or of a
-    SequenceExample; then each record is decoded and asked."""
+def sift(block: Block, where: Where, sidecar_schema: Schema) -> Sifted | None:
+    """Filter the records of a block by decoding only the columns that the filter names.
+
+    Returns None if that is not possible: a feature is encoded, has several types, or the records
+    are SequenceExamples. Then the caller decodes every record.
+    """
     survey = kernels.ExampleSurvey(DEFAULT.names)
     code, _, _ = survey.add(block.data, block.starts, block.sizes, True)
     try:
@@ -165,7 +168,7 @@ def sift(block: Block, where: Where, known: Schema) -> Sifted | None:
     if (
         schema is None
         or schema.sequences
-        or any(known[name].encoding for name in where.names if name in known)
+        or any(sidecar_schema[name].encoding for name in where.names if name in sidecar_schema)
     ):
         return None
     used = [name for name in sorted(where.names) if name in schema]
@@ -181,19 +184,20 @@ def sift(block: Block, where: Where, known: Schema) -> Sifted | None:
 
 
 def _lists(filled: example.Filled) -> list[list[Any] | None]:
-    """The values of each record; None if it does not have the feature."""
-    assert filled.splits is not None  # any number of values was asked for
-    ends, there = filled.splits.tolist(), filled.present.tolist()
+    """Return the values of each record; None for a record without the feature."""
+    # `sift` asks for features of any length, so there are always splits.
+    assert filled.splits is not None
+    ends, present = filled.splits.tolist(), filled.present.tolist()
     if filled.offsets is None:
         items = filled.values.tolist()
     else:
         data, bounds = filled.values.tobytes(), filled.offsets.tolist()
         items = [data[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
-    return [items[a:b] if has else None for a, b, has in zip(ends, ends[1:], there, strict=False)]
+    return [items[a:b] if has else None for a, b, has in zip(ends, ends[1:], present, strict=False)]
 
 
-def decoded(block: Block, index: int, known: Schema) -> Record:
-    """One record of a block, with all of its features."""
+def decoded(block: Block, index: int, sidecar_schema: Schema) -> Record:
+    """Return one record of a block with all of its features."""
     start, size = int(block.starts[index]), int(block.sizes[index])
     data = block.data[start : start + size].tobytes()
     survey = kernels.ExampleSurvey(DEFAULT.names)
@@ -206,20 +210,27 @@ def decoded(block: Block, index: int, known: Schema) -> Record:
     if not schema and not schema.sequences and size:
         return Record(block.path, number, data, None, {})
     features = _decode(
-        data, schema, {name: known.get(name, feature) for name, feature in schema.items()}, {}
+        data,
+        schema,
+        {name: sidecar_schema.get(name, feature) for name, feature in schema.items()},
+        {},
     )
     steps = _decode(
         data,
         schema,
         {},
-        {name: known.sequences.get(name, feature) for name, feature in schema.sequences.items()},
+        {
+            name: sidecar_schema.sequences.get(name, feature)
+            for name, feature in schema.sequences.items()
+        },
     )
     return Record(block.path, number, data, features, steps)
 
 
 def value_of(data: bytes, sequences: Schema | None = None) -> tuple[str, list[tuple[str, Any]]]:
-    """(what a record is: SequenceExample, Example, value or bytes; its tensors and their names). Features
-    are lists, as they are in the record. `sequences` is the schema of a file of SequenceExamples.
+    """Return (SequenceExample, Example, value or bytes; the names and tensors of the record).
+
+    Features are lists, as in the record. `sequences` is the schema of a file of SequenceExamples.
     """
     if sequences is not None:
         try:
@@ -243,7 +254,7 @@ def value_of(data: bytes, sequences: Schema | None = None) -> tuple[str, list[tu
 
 
 def leaves(value: object, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The tensors of a nested value by their paths."""
+    """Yield the tensors of a nested value with their paths."""
     if isinstance(value, (Mapping, list, tuple)):
         items = value.items() if isinstance(value, Mapping) else enumerate(value)
         for name, item in items:
@@ -255,16 +266,18 @@ def leaves(value: object, path: str = "") -> Iterator[tuple[str, Any]]:
 def _decode(
     data: bytes, schema: Schema, features: Mapping[str, Feature], lists: Mapping[str, Feature]
 ) -> dict[str, Any]:
-    """The values of one record; as the known schema has it, or if that does not fit, as they are."""
-    found = {}
+    """Return the values of one record, decoded by the sidecar schema or, if that does not fit, by
+    the record's own types.
+    """
+    decoded_values = {}
     for is_list, chosen in ((False, features), (True, lists)):
         for name, feature in chosen.items():
             natural = (schema.sequences if is_list else schema)[name]
             try:
-                found[name] = _value(data, name, feature, is_list, bool(schema.sequences))
+                decoded_values[name] = _value(data, name, feature, is_list, bool(schema.sequences))
             except (DecodeError, SchemaError):
-                found[name] = _value(data, name, natural, is_list, bool(schema.sequences))
-    return found
+                decoded_values[name] = _value(data, name, natural, is_list, bool(schema.sequences))
+    return decoded_values
 
 
 def _value(data: bytes, name: str, feature: Feature, is_list: bool, sequence: bool) -> Any:
@@ -301,14 +314,14 @@ def _shown(value: Any) -> str:
 
 
 def _what(data: bytes) -> str:
-    """What a record is that is no Example."""
+    """Return a description of a record that is not an Example."""
     picture = image(data)
     if picture is not None:
         return str(picture)
     try:
-        return f"no Example; it looks like {recognise(data)}"
+        return f"not an Example; detected format {recognise(data)}"
     except TensorwireError:
-        return "no Example"
+        return "not an Example"
 
 
 def _json(value: Any) -> Any:

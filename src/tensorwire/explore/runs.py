@@ -1,5 +1,8 @@
-"""Numbers of a dense tensor in runs, in the order in which they lie: a tensor of any size can be
-looked at, and little of it is read.
+"""Ranges of elements of a dense tensor, in C order, so that large tensors are read only in part.
+
+1. A tensor of up to 32 MiB is read once and kept (`InMemory`).
+2. A larger one that is stored as plain bytes is read at any range of elements (`StoredNumbers`).
+3. Any other one (compressed, quantized, Fortran order) is read by whole rows (`ByRows`).
 """
 
 from __future__ import annotations
@@ -17,27 +20,27 @@ from ..codecs.checkpoint.parts import NumberPart
 from ..core.tensors import Array
 
 WHOLE = 32 << 20
-"""Bytes up to which a tensor is read whole, and kept."""
+"""Tensors of up to this many bytes are read whole and kept."""
 BUDGET = 64 << 20
-"""Bytes that one answer may read."""
+"""The most bytes that are read for one response."""
 MOST_READS = 1 << 16
-"""Reads of single elements that one answer may take."""
+"""The most reads of single elements for one response."""
 
 
 class DenseValues(Protocol):
-    """Numbers by their place in C order."""
+    """The elements of a dense tensor by their position in C order."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     unit: int
-    """Elements that are read at least, whatever is asked for."""
+    """The smallest number of elements that one read takes."""
 
     def run(self, start: int, stop: int) -> Array:
-        """The elements from, to, as a vector."""
+        """Return the elements start to stop as a vector."""
 
 
 class InMemory:
-    """A tensor that was read."""
+    """A tensor in memory."""
 
     unit = 1
 
@@ -53,7 +56,7 @@ class InMemory:
 
 
 class StoredNumbers:
-    """An array that lies in its file as it is in memory: any run of it is one read."""
+    """An array stored as plain bytes: any range of elements is one read."""
 
     unit = 1
 
@@ -65,13 +68,13 @@ class StoredNumbers:
         self._flat.shape = (math.prod(shape),)
 
     def run(self, start: int, stop: int) -> Array:
-        found: Array = self._flat.read((start, stop))
-        return found
+        elements: Array = self._flat.read((start, stop))
+        return elements
 
 
 class ByRows:
-    """A tensor that is compressed, quantized or in another order, of which the library reads rows.
-    The last rows are kept.
+    """A tensor that is compressed, quantized or in another order, which is read by rows. The rows
+    of the last read are kept.
     """
 
     def __init__(self, tensor: LazyTensor, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
@@ -80,9 +83,9 @@ class ByRows:
         self._kept: tuple[int, int, Array] = (0, 0, np.zeros(0, dtype))
         if self.unit * dtype.itemsize > BUDGET:
             raise LimitError(
-                f"one row of it has {self.unit * dtype.itemsize:,} bytes, and this format is read"
-                " by rows; tensorwire convert FILE other.safetensors makes a file that is read"
-                " anywhere"
+                f"one row has {self.unit * dtype.itemsize:,} bytes, more than {BUDGET:,}, and this"
+                " format is read by whole rows",
+                hint="convert the file first: tensorwire convert FILE other.safetensors",
             )
 
     def run(self, start: int, stop: int) -> Array:
@@ -95,9 +98,7 @@ class ByRows:
 
 
 def values_of(tensor: LazyTensor) -> DenseValues:
-    """The numbers of a dense tensor, read now if they are few, and when they are asked for if they
-    are many.
-    """
+    """Return the elements of a dense tensor: a small one is read now, a large one on demand."""
     shape = tuple(dim or 0 for dim in tensor.shape)
     dtype = np.dtype(tensor.dtype)
     if math.prod(shape) * dtype.itemsize <= WHOLE:
@@ -109,23 +110,25 @@ def values_of(tensor: LazyTensor) -> DenseValues:
 
 
 def grid(values: DenseValues, base: int, outer: Array, inner: Array) -> Array:
-    """The elements at base + outer[i] + inner[j]. Where whole runs would be too much, each element
+    """Return the elements at base + outer[i] + inner[j].
+
+    One read per row i covers all of its elements, unless that exceeds the budget: then each element
     is a read of its own.
     """
     if isinstance(values, InMemory):
-        found: Array = values.flat[base + outer[:, None] + inner]
-        return found
+        elements: Array = values.flat[base + outer[:, None] + inner]
+        return elements
     out = np.empty((len(outer), len(inner)), values.dtype)
     if not out.size:
         return out
     first, span = int(inner[0]), int(inner[-1] - inner[0]) + 1
     picked = inner - first
     if len(outer) * span * values.dtype.itemsize <= BUDGET or values.unit > 1:
-        for i, at in enumerate(outer.tolist()):
-            start = base + at + first
+        for i, row_offset in enumerate(outer.tolist()):
+            start = base + row_offset + first
             out[i] = values.run(start, start + span)[picked]
         return out
-    for i, at in enumerate(outer.tolist()):
+    for i, row_offset in enumerate(outer.tolist()):
         for j, step in enumerate(inner.tolist()):
-            out[i, j] = values.run(base + at + step, base + at + step + 1)[0]
+            out[i, j] = values.run(base + row_offset + step, base + row_offset + step + 1)[0]
     return out

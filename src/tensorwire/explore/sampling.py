@@ -1,4 +1,10 @@
-"""Reading as much of a tensor as is shown, and no more."""
+"""Samples of tensors: as much as is shown, and no more.
+
+1. A tensor within the budget is read whole. Of a larger one evenly spaced blocks of rows are read.
+2. If a single row exceeds the budget, the file is memory-mapped and only single elements are
+   touched (`thin`).
+3. Statistics of a whole large tensor are computed block by block.
+"""
 
 from __future__ import annotations
 
@@ -16,26 +22,25 @@ from .runs import DenseValues
 from .statistics import BLOCK, Histogram, Statistics, histogram_of_blocks, of_blocks
 
 BUDGET = 8 << 20
-"""Bytes that are read of one tensor, unless all of it is asked for."""
+"""The most bytes that are read of one tensor for a sample."""
 _SPARSE = 64 << 20
-"""The same for sparse ones, of which only all the indices together show the pattern."""
+"""The same for a sparse tensor, whose pattern needs all indices."""
 EXACT = 16 << 20
-"""Elements up to which `summary` counts all without being asked."""
+"""Tensors of up to this many elements are summarized exactly."""
 PIECES, PIECE = 64, 1 << 16
-"""Its sample of more: so many blocks of so many elements."""
+"""The sample of a larger tensor: the number of blocks, and the elements of each."""
 BINS = 64
 _RUNS = 64
-"""Places of a tensor that are looked at."""
+"""The number of blocks of rows in a sample."""
 _THIN = 1 << 14
-"""Elements of a row that is too long to be read."""
+"""The most elements that are touched in a memory-mapped row."""
 
 
 class SampledFile:
-    """An open file, and the same file mapped, for tensors of which a single row is more than is to
-    be read.
+    """An open file, and a memory mapping of it for tensors with very long rows.
 
-    A mapping dies with its process if somebody cuts the file meanwhile, so it is made only when
-    there is no other way.
+    A process that reads a mapping is killed (SIGBUS) if another process truncates the file, so the
+    mapping is made only when it is needed.
     """
 
     def __init__(self, where: Any, format: str | None = None, limits: Limits | None = None) -> None:
@@ -44,13 +49,15 @@ class SampledFile:
         self._mapped: lazy.File | None = None
 
     def wide(self, name: str) -> lazy.LazyTensor:
+        """Return a tensor of the memory-mapped file."""
         if self._mapped is None:
             self._mapped = lazy.open_file(
                 self._where, self._format, mmap=isinstance(self._where, str), limits=self._limits
             )
             mapping = getattr(getattr(self._mapped.source, "view", None), "obj", None)
+            # Without read-ahead the kernel loads one page per element instead of sixteen.
             if isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_RANDOM"):
-                mapping.madvise(mmap.MADV_RANDOM)  # a page for each element, not sixteen
+                mapping.madvise(mmap.MADV_RANDOM)
         return self._mapped[name]
 
     def close(self) -> None:
@@ -66,12 +73,12 @@ class SampledFile:
 
 
 def nbytes(tensor: lazy.LazyTensor) -> int:
-    """Bytes of a dense tensor in memory."""
+    """Return the size of a dense tensor in memory, in bytes."""
     return math.prod(dim or 0 for dim in tensor.shape) * int(tensor.dtype.itemsize)
 
 
 def dense(opened: SampledFile, name: str) -> tuple[Array, bool]:
-    """(a dense tensor, or evenly spread rows of it; whether that is all)"""
+    """Return (a dense tensor or evenly spaced rows of it, whether it is all of it)."""
     tensor = opened.file[name]
     size = nbytes(tensor)
     if size <= BUDGET:
@@ -88,8 +95,7 @@ def dense(opened: SampledFile, name: str) -> tuple[Array, bool]:
 
 
 def thin(array: Array) -> Array:
-    """Some elements of a mapped array, evenly spread along every dimension: only their pages are
-    touched.
+    """Return evenly spaced elements of a mapped array along every axis; only their pages are read.
 
     >>> thin(np.zeros((2, 100_000, 30))).shape
     (2, 273, 30)
@@ -105,13 +111,13 @@ def thin(array: Array) -> Array:
     keys = np.ix_(
         *(np.arange(kept) * dim // kept for kept, dim in zip(shape, array.shape, strict=True))
     )
-    found: Array = array[keys]
-    return found
+    sample: Array = array[keys]
+    return sample
 
 
 def corners(opened: SampledFile, name: str, edge: int) -> Array:
-    """The first and last rows of a large tensor, and of each the first and last items: what is left
-    has its corners where it had them.
+    """Return the first and last rows of a large tensor, and of each the first and last elements, so
+    that NumPy prints the same corners for both.
     """
     tensor = opened.file[name]
     rows = tensor.shape[0] or 0
@@ -132,7 +138,7 @@ def _narrow(array: Array, edge: int) -> Array:
 
 
 def sliced(opened: SampledFile, name: str, key: tuple[Any, ...]) -> Any:
-    """What a key asks for; through the mapping if it asks for a little of many rows."""
+    """Return a slice of a tensor, through the mapping if it takes few elements of many rows."""
     tensor = opened.file[name]
     if not key:
         return tensor.read()
@@ -146,7 +152,7 @@ def sliced(opened: SampledFile, name: str, key: tuple[Any, ...]) -> Any:
 
 
 def all_statistics(opened: SampledFile, name: str) -> Statistics:
-    """Of every element, some megabytes at a time."""
+    """Return the statistics of all elements, read a few megabytes at a time."""
     return of_blocks(_chunks(opened.file[name]))
 
 
@@ -162,31 +168,32 @@ def _chunks(tensor: lazy.LazyTensor) -> Iterator[Array]:
 
 
 class SampleSummary(NamedTuple):
-    """What the numbers of a tensor, or of a sample of it, amount to."""
+    """Statistics and histogram of a tensor, or of a sample of it."""
 
     size: int
-    """Elements of the tensor."""
+    """The number of elements of the tensor."""
     statistics: Statistics
     histogram: Histogram | None
-    """None if no number is finite."""
+    """None if no element is finite."""
 
 
 def summary(values: DenseValues, exact: bool = False, part: str = "abs") -> SampleSummary:
-    """Of all elements, or of a sample of a large tensor unless `exact`. A large one is read twice,
-    a block at a time.
+    """Return statistics and histogram; a large tensor is sampled unless `exact`.
+
+    The blocks are read twice, since the histogram needs the minimum and the maximum.
     """
     size = math.prod(values.shape)
     whole = exact or size <= EXACT
-    found = of_blocks(_blocks(values, whole), part, deviation=True)
-    if found.least is None or found.largest is None:
-        return SampleSummary(size, found, None)
+    statistics = of_blocks(_blocks(values, whole), part, deviation=True)
+    if statistics.least is None or statistics.largest is None:
+        return SampleSummary(size, statistics, None)
     blocks = _blocks(values, whole)
-    bars = histogram_of_blocks(blocks, found.least, found.largest, BINS, part)
-    return SampleSummary(size, found, bars)
+    bars = histogram_of_blocks(blocks, statistics.least, statistics.largest, BINS, part)
+    return SampleSummary(size, statistics, bars)
 
 
 def _blocks(values: DenseValues, whole: bool) -> Iterator[Array]:
-    """The numbers block by block, or blocks that are spread evenly."""
+    """Yield all elements in blocks, or evenly spaced blocks as a sample."""
     size = math.prod(values.shape)
     if whole:
         for start in range(0, size, BLOCK):
@@ -203,7 +210,7 @@ def _blocks(values: DenseValues, whole: bool) -> Iterator[Array]:
 
 
 def rows_of(tensor: lazy.LazyTensor, least: int, whole: bool) -> tuple[Any, bool]:
-    """(strings or a ragged tensor, or its first rows; whether that is all)"""
+    """Return (a string or ragged tensor or its first rows, whether it is all of it)."""
     rows = tensor.shape[0] if tensor.shape else None
     if whole or not rows or tensor.nbytes <= BUDGET:
         return tensor.read(), True
@@ -212,7 +219,7 @@ def rows_of(tensor: lazy.LazyTensor, least: int, whole: bool) -> tuple[Any, bool
 
 
 def sparse(tensor: lazy.LazyTensor, whole: bool) -> tuple[Sparse, bool]:
-    """(a sparse tensor, or some of its rows, where they were; whether that is all)"""
+    """Return (a sparse tensor or some of its rows at their positions, whether it is all of it)."""
     rows = tensor.shape[0] if tensor.shape else None
     if whole or not rows or tensor.nbytes <= _SPARSE or rows < 8:
         return tensor.read(), True
@@ -228,7 +235,8 @@ def sparse(tensor: lazy.LazyTensor, whole: bool) -> tuple[Sparse, bool]:
         if not isinstance(first, np.ndarray)
         else np.concatenate([part.values for part in parts])
     )
-    if len(values) != len(indices):  # strings: the first rows' alone
+    # Strings are not concatenated: then both values and indices are those of the first rows.
+    if len(values) != len(indices):
         indices = parts[0].indices
     return Sparse(indices, values, tensor.shape), False
 

@@ -1,9 +1,9 @@
-"""What the numbers of an array are like: least, largest, mean, zeros, NaN, and how they are spread.
+"""Statistics of arrays: min, max, mean, standard deviation, zeros, NaN, and histograms.
 
-1. Numbers come in blocks, so that a tensor of any size takes little memory.
-2. Every block is first given a dtype that NumPy computes in (`plain`), which is its own where
-   possible: 64-bit integers stay exact.
-3. A histogram needs to know the least and the largest number, so it takes the blocks a second time.
+1. Elements come in blocks, so that a tensor of any size takes little memory.
+2. Every block is first converted to a dtype that NumPy computes in (`plain`). Types of NumPy itself
+   stay as they are, so that 64-bit integers are exact.
+3. A histogram needs the minimum and the maximum, so it reads the blocks a second time.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import numpy as np
 from ..core.tensors import Array
 
 BLOCK = 1 << 20
-"""Elements that are looked at together."""
+"""The number of elements in a block."""
 PARTS = ("abs", "real", "imag")
-"""What is shown of complex numbers."""
+"""The parts of complex numbers that can be shown."""
 
 
 class Statistics(NamedTuple):
-    """Of one array. `least`, `largest`, `mean` and `deviation` are those of what is finite; None if
-    nothing is.
+    """The statistics of an array. `least`, `largest`, `mean` and `deviation` are those of the
+    finite elements, or None if there are none.
     """
 
     elements: int
@@ -36,45 +36,47 @@ class Statistics(NamedTuple):
     zeros: int
     negative: int = 0
     deviation: float | None = None
-    """The standard deviation. This and `negative` are counted only if they are asked for."""
+    """The standard deviation. It and `negative` are computed only on request."""
 
     def json(self) -> dict[str, Any]:
-        """Plain data: what is always counted."""
+        """Return plain data, without `negative` and `deviation`."""
         return dict(zip(self._fields[:7], self, strict=False))
 
 
 class Histogram(NamedTuple):
+    """The counts of a histogram and the edges of its bins, one more than counts."""
+
     counts: list[int]
     edges: list[float]
-    """One more than counts."""
 
 
 def plain(array: Array, part: str = "abs") -> Array:
-    """The same numbers in a dtype of NumPy's own, which can add and compare them; of complex ones
-    the size, or one half.
+    """Return the numbers in a dtype that NumPy can add and compare; for complex numbers their
+    absolute value, real or imaginary part.
 
     >>> plain(np.array([3 + 4j])), plain(np.array([3 + 4j]), "imag")
     (array([5.]), array([4.]))
     """
     if array.dtype.kind == "c":
         with np.errstate(all="ignore"):
-            found: Array = (
+            real: Array = (
                 np.abs(array) if part == "abs" else array.real if part == "real" else array.imag
             )
-            return found
+            return real
     if array.dtype.kind in "biuf":
         return array.astype(np.float32) if array.dtype == np.float16 else array
     return array.astype(np.float32 if "float" in array.dtype.name else np.int16)
 
 
 def numbers(array: Array, part: str = "abs") -> Array:
-    """The same as float64, which is what is drawn."""
+    """Return the numbers as float64, for drawing."""
     with np.errstate(all="ignore"):
         return plain(array, part).astype(np.float64)
 
 
 def statistics(array: Array) -> Statistics:
-    """
+    """Return the statistics of an array.
+
     >>> statistics(np.float32([1, 0, np.nan, 4])).json()
     {'elements': 4, 'least': 0.0, 'largest': 4.0, 'mean': 1.6666666666666667, 'nans': 1,
     'infinite': 0, 'zeros': 1}
@@ -88,7 +90,7 @@ def _blocks(array: Array) -> Iterator[Array]:
 
 
 def of_blocks(blocks: Iterable[Array], part: str = "abs", deviation: bool = False) -> Statistics:
-    """The statistics of an array that comes in blocks."""
+    """Return the statistics of an array given as blocks."""
     least: Any = None
     largest: Any = None
     total, squares = 0.0, 0.0
@@ -111,7 +113,8 @@ def of_blocks(blocks: Iterable[Array], part: str = "abs", deviation: bool = Fals
         least, largest = (low, high) if least is None else (min(least, low), max(largest, high))
         with np.errstate(all="ignore"):
             if deviation:
-                # squares around the block's own mean, so that a large mean costs no digits
+                # Chan's algorithm: squares around the mean of the block, plus a term for the
+                # distance of the means, so that a large mean does not cancel the digits.
                 chunk = chunk.astype(np.float64)
                 mean = float(chunk.mean())
                 gap = mean - total / finite_count if finite_count else 0.0
@@ -135,7 +138,7 @@ def of_blocks(blocks: Iterable[Array], part: str = "abs", deviation: bool = Fals
 
 
 def histogram(array: Array, bins: int = 40) -> Histogram | None:
-    """How many numbers lie where; None if none is finite. Whole numbers of a small range have a bin
+    """Return a histogram, or None if no element is finite. Integers in a small range get one bin
     each.
 
     >>> histogram(np.int8([1, 1, 3]))
@@ -154,12 +157,12 @@ def histogram(array: Array, bins: int = 40) -> Histogram | None:
 def histogram_of_blocks(
     blocks: Iterable[Array], least: int | float, largest: int | float, bins: int, part: str = "abs"
 ) -> Histogram:
-    """The histogram of an array that comes in blocks, and whose ends are known."""
+    """Return the histogram of an array given as blocks, whose minimum and maximum are known."""
     edges = _edges(least, largest, bins)
     count = len(edges) - 1
-    # integers that have a bin each are counted as integers
+    # If every integer has its own bin, integer arithmetic is exact beyond 2**53 too.
     exact = isinstance(least, int) and isinstance(largest, int) and largest - least < bins
-    # both ends of float64: only the distance of their halves is a number
+    # From one end of float64 to the other the difference overflows; that of the halves does not.
     scale = 1.0 if math.isfinite(edges[-1] - edges[0]) else 0.5
     low, span = edges[0] * scale, edges[-1] * scale - edges[0] * scale
     counts: Array = np.zeros(count, np.int64)
@@ -169,7 +172,8 @@ def histogram_of_blocks(
             whole = chunk.astype(np.uint8) if chunk.dtype.kind == "b" else chunk
             places = (whole - whole.dtype.type(least)).astype(np.int64)
         else:
-            chunk = chunk.astype(np.float64)  # a copy
+            # astype copies, so the block may be changed in place below.
+            chunk = chunk.astype(np.float64)
             finite = np.isfinite(chunk)
             chunk = chunk if finite.all() else chunk[finite]
             if scale != 1.0:
@@ -182,7 +186,7 @@ def histogram_of_blocks(
 
 
 def _edges(low: int | float, high: int | float, bins: int) -> list[float]:
-    """Bins of one width; integers that are few have a bin each."""
+    """Return the edges of equal bins; integers in a small range get one bin each."""
     if isinstance(low, int) and isinstance(high, int):
         if high - low < bins:
             return [low - 0.5 + i for i in range(high - low + 2)]
@@ -190,5 +194,5 @@ def _edges(low: int | float, high: int | float, bins: int) -> list[float]:
     if low == high:
         room = max(abs(low) * 1e-3, 1e-3)
         return [low - room, low + room] if math.isfinite(low + room) else [low / 2, low]
-    # Half before and half behind, since the width of all floats is past the largest one.
+    # Interpolate between the ends instead of adding steps: high - low may overflow.
     return [low * (1 - i / bins) + high * (i / bins) for i in range(bins)] + [high]

@@ -1,4 +1,4 @@
-"""Statistics, corners of arrays, lists and single values as text, and as plain data for JSON."""
+"""Text for statistics, arrays, lists and single values, and plain data for JSON."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from ..core.tensors import Array
 from .statistics import Statistics, plain
 
 
-def line_of(found: Statistics, sampled: bool = False) -> str:
-    """Statistics in a line.
+def line_of(stats: Statistics, sampled: bool = False) -> str:
+    """Return statistics as one line.
 
     >>> line_of(Statistics(4, 0.0, 4.0, 5 / 3, 1, 0, 1))
     'min 0   max 4   mean 1.667   NaN 1   zeros 1 (25 %)'
     """
     words = [
-        f"min {number(found.least)}",
-        f"max {number(found.largest)}",
-        f"mean {number(found.mean)}",
-        f"NaN {found.nans:,}",
+        f"min {number(stats.least)}",
+        f"max {number(stats.largest)}",
+        f"mean {number(stats.mean)}",
+        f"NaN {stats.nans:,}",
     ]
-    words += [f"Inf {found.infinite:,}"] * bool(found.infinite)
-    words.append(f"zeros {found.zeros:,} ({share(found.zeros, found.elements)})")
-    return "   ".join(words) + (f"   (of a sample of {found.elements:,})" if sampled else "")
+    words += [f"Inf {stats.infinite:,}"] * bool(stats.infinite)
+    words.append(f"zeros {stats.zeros:,} ({share(stats.zeros, stats.elements)})")
+    return "   ".join(words) + (f"   (of a sample of {stats.elements:,})" if sampled else "")
 
 
 def corner(array: Array, width: int = 100, edge: int = 3, summarise: bool = False) -> list[str]:
-    """The values of an array, or its corners if there are many (or if it is to be summarised
-    anyway, because it is itself some corners).
+    """Return an array as lines, with only its corners if it is large.
+
+    With `summarise` even a small array is shortened, because it is made of corners itself.
 
     >>> corner(np.arange(100).reshape(10, 10), edge=1)
     ['[[ 0 ...  9]', ' ...', ' [90 ... 99]]']
@@ -49,7 +50,7 @@ def corner(array: Array, width: int = 100, edge: int = 3, summarise: bool = Fals
 
 
 def values(items: Sequence[Any], most: int = 12, total: int | None = None, width: int = 80) -> str:
-    """A list on one line: as many as fit, and how many there are.
+    """Return a list as one line: as many items as fit, and their total number.
 
     >>> values([1, 2, 3]), values(list(range(1000, 1100)), 2)
     ('[1, 2, 3]', '[1000, 1001, ... 100 in all]')
@@ -72,7 +73,7 @@ def values(items: Sequence[Any], most: int = 12, total: int | None = None, width
 
 
 def listed(row: Any, most: int = 12) -> str:
-    """A row of a ragged tensor, as far as it fits a line; rows of rows as lists of lists.
+    """Return a row of a ragged tensor as one line; nested rows are lists of lists.
 
     >>> listed(np.arange(20), 3), listed(np.eye(2))
     ('[0, 1, 2, ... 20 in all]', '[[1, 0], [0, 1]]')
@@ -87,7 +88,7 @@ def listed(row: Any, most: int = 12) -> str:
 
 
 def exact(item: object) -> str:
-    """A value exactly: integers in full, floats by the shortest text that gives them back."""
+    """Return the exact text of a value; floats have the fewest digits that read back the same."""
     if isinstance(item, np.bool_):
         return str(bool(item))
     if isinstance(item, np.integer):
@@ -102,7 +103,7 @@ def exact(item: object) -> str:
 
 
 def for_json(value: Any) -> Any:
-    """What JSON can say: NaN and the infinities as text, bytes as text with escapes, arrays as
+    """Return plain data for JSON: NaN and infinities as text, bytes as text with escapes, arrays as
     lists.
 
     >>> for_json({"a": np.float32([1, np.nan]), "b": b"\\xff"})

@@ -1,6 +1,4 @@
-"""A nested value as a tree: dicts, lists, tensors by their shape, and the numbers and text between
-them.
-"""
+"""Nested values as a tree of text: dicts, lists, dtypes and shapes of tensors, Python values."""
 
 from __future__ import annotations
 
@@ -13,12 +11,13 @@ from ..api.lazy import File
 from ..core import formatting
 
 _NAMES, _ITEMS = 40, 8
-"""Children that are shown of a dict, and of a list, whose items mostly are alike."""
+"""The most children that are shown of a dict and of a list."""
 _DEEP = 8
+"""The most levels that are shown."""
 
 
 def is_nested(file: File) -> bool:
-    """Whether there is more to a file's value than tensors by name."""
+    """Return whether the value of a file is more than a flat dict of tensors."""
     node = file.container.tree
     if _kind(node) not in ("dict", "bundle"):
         return _kind(node) in lowering.CONTAINERS or not isinstance(node, dict)
@@ -27,7 +26,7 @@ def is_nested(file: File) -> bool:
 
 
 def lines(file: File) -> list[str]:
-    """The tree.
+    """Return the tree as lines.
 
     >>> import numpy as np
     >>> import tensorwire as tw
@@ -41,17 +40,17 @@ def lines(file: File) -> list[str]:
     names = iter(file)
 
     def tensor() -> str:
-        found = file[next(names)]
+        entry = file[next(names)]
         return (
-            f"{'' if found.kind == 'dense' else found.kind + ' '}{found.dtype}"
-            f" {formatting.shape(found.shape)}"
+            f"{'' if entry.kind == 'dense' else entry.kind + ' '}{entry.dtype}"
+            f" {formatting.shape(entry.shape)}"
         )
 
     return list(_lines(file.container.tree, "", 0, tensor))
 
 
 def python_values(file: File) -> dict[str, Any]:
-    """What is no tensor, by its way."""
+    """Return the values that are not tensors, by path."""
     return dict(_values(file.container.tree, "", 0))
 
 
@@ -68,8 +67,10 @@ def _children(node: Any) -> list[tuple[str, Any]]:
 
 
 def _lines(node: Any, start: str, depth: int, tensor: Callable[[], str]) -> Iterator[str]:
-    """The first line is without its beginning, which the caller knows. Every tensor is taken in
-    turn, shown or not.
+    """Yield the lines of a subtree. The caller adds the prefix of the first line.
+
+    `tensor()` returns the text of the next tensor of the file. The tree and the file have their
+    tensors in the same order, so every one must be taken, shown or not.
     """
     if _is_python(node):
         yield _shown(node)
@@ -82,7 +83,7 @@ def _lines(node: Any, start: str, depth: int, tensor: Callable[[], str]) -> Iter
     most = _NAMES if _kind(node) in ("dict", "bundle") else _ITEMS
     hidden = len(children) - most if len(children) > most + 1 else 0
     for number, (name, child) in enumerate(children):
-        # taken even if it is not shown: the next one's turn follows
+        # Hidden children are visited too, to take their tensors in order.
         inner = list(_lines(child, "", depth + 1, tensor))
         if depth >= _DEEP or number >= len(children) - hidden:
             continue
@@ -99,16 +100,16 @@ def _shown(node: Any) -> str:
 
 
 def _python(node: Any) -> Any:
-    """The value that a leaf of the spec stands for."""
+    """Return the Python value of a leaf of the spec."""
     try:
         return lowering.lift(node, [])
     except TensorwireError:
         return node
 
 
-def _values(node: Any, way: str, depth: int) -> Iterator[tuple[str, Any]]:
+def _values(node: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
     if _is_python(node):
-        yield way or "value", _python(node)
+        yield path or "value", _python(node)
     elif _kind(node) in lowering.CONTAINERS and depth < 100:
         for name, child in _children(node):
-            yield from _values(child, f"{way}/{name}" if way else name, depth + 1)
+            yield from _values(child, f"{path}/{name}" if path else name, depth + 1)

@@ -1,4 +1,4 @@
-"""A tensor as lines for people and as data for programs, by its kind."""
+"""Tensors of each kind as lines of text and as plain data."""
 
 from __future__ import annotations
 
@@ -18,97 +18,99 @@ from .statistics import Statistics, histogram, statistics
 from .text import corner, for_json, line_of, listed
 
 _FEW = 1000
-"""Elements that are written out in full for programs."""
+"""Tensors of up to this many elements are complete in the JSON output."""
 
 
 class Shown(NamedTuple):
-    """The lines for people, and the same as plain data."""
+    """Lines of text, and the same as plain data."""
 
     lines: list[str]
     json: dict[str, Any]
 
 
 class Look(NamedTuple):
-    """How to look at tensors."""
+    """Options for showing tensors."""
 
     paint: pictures.Paint = pictures.Paint()
     heat: bool | None = None
-    """A heat map; None for where it fits."""
+    """Whether to draw a heat map; None if it suits the tensor."""
     histogram: bool | None = None
+    """Whether to draw a histogram; None if it suits the tensor."""
     whole: bool = False
-    """Read all of a large tensor for its statistics."""
+    """Whether statistics are computed from all of a large tensor."""
     rows: int = 8
-    """Strings, rows of a ragged tensor or entries of a sparse one that are shown."""
+    """The number of strings, ragged rows or sparse entries that are shown."""
     key: selection.Key | None = None
-    """Only this slice."""
+    """The slice that is shown, or None for the whole tensor."""
 
 
 PLAIN = Look(heat=False, histogram=False)
 
 
 def tensor(opened: sampling.SampledFile, name: str, look: Look = PLAIN) -> Shown:
-    """One tensor of a file: what it is, what its numbers are like, a corner of them, and a picture
-    if there is to be one.
-    """
-    found = opened.file[name]
+    """Return one tensor of a file: a title, statistics, a corner of its values, and a picture."""
+    lazy_tensor = opened.file[name]
     try:
-        if found.kind == "unreadable":
-            found.read()
+        # Reading an unreadable tensor raises the error that says why.
+        if lazy_tensor.kind == "unreadable":
+            lazy_tensor.read()
         if look.key is not None:
-            key = selection.fitted(look.key, found.kind, found.shape)
-            return _titled(found, value(sampling.sliced(opened, name, key), look, sliced=True), key)
-        return _titled(found, _KINDS[found.kind](opened, name, look))
+            key = selection.fitted(look.key, lazy_tensor.kind, lazy_tensor.shape)
+            shown = value(sampling.sliced(opened, name, key), look, sliced=True)
+            return _titled(lazy_tensor, shown, key)
+        return _titled(lazy_tensor, _KINDS[lazy_tensor.kind](opened, name, look))
     except TensorwireError as error:
         raise error.add(path=opened.file.path, tensor=name) from None
 
 
-def title(found: lazy.LazyTensor) -> str:
-    """
+def title(tensor: lazy.LazyTensor) -> str:
+    """Return the title line of a tensor.
+
     >>> from tensorwire import dumps
     >>> title(lazy.open(dumps({"x": np.zeros((2, 3), np.float32)}))["x"])
     'x  float32 (2, 3)  24 bytes'
     """
-    kind = "" if found.kind == "dense" else f"{found.kind} "
-    extra = "".join(f"  {how}" for how in (found.quantized, found.compression) if how)
+    kind = "" if tensor.kind == "dense" else f"{tensor.kind} "
+    extra = "".join(f"  {how}" for how in (tensor.quantized, tensor.compression) if how)
     return (
-        f"{formatting.safe(found.name)}  {kind}{found.dtype} {formatting.shape(found.shape)} "
-        f" {formatting.size(found.nbytes)}{extra}"
+        f"{formatting.safe(tensor.name)}  {kind}{tensor.dtype} {formatting.shape(tensor.shape)} "
+        f" {formatting.size(tensor.nbytes)}{extra}"
     )
 
 
-def _titled(found: lazy.LazyTensor, shown: Shown, key: selection.Key | None = None) -> Shown:
-    about = {
-        "name": found.name,
-        "kind": found.kind,
-        "dtype": str(found.dtype),
-        "shape": list(found.shape),
-        "nbytes": found.nbytes,
+def _titled(tensor: lazy.LazyTensor, shown: Shown, key: selection.Key | None = None) -> Shown:
+    data = {
+        "name": tensor.name,
+        "kind": tensor.kind,
+        "dtype": str(tensor.dtype),
+        "shape": list(tensor.shape),
+        "nbytes": tensor.nbytes,
     }
     part = "" if key is None else f"  [{', '.join(map(_written, key))}]"
-    about |= {} if key is None else {"slice": [_written(one) for one in key]}
+    data |= {} if key is None else {"slice": [_written(index) for index in key]}
     return Shown(
-        [title(found) + part, *(f"  {line}".rstrip() for line in shown.lines)], about | shown.json
+        [title(tensor) + part, *(f"  {line}".rstrip() for line in shown.lines)], data | shown.json
     )
 
 
-def _written(one: Any) -> str:
-    if not isinstance(one, slice):
-        return str(one)
-    ends = [one.start, one.stop] + ([one.step] if one.step is not None else [])
+def _written(index: Any) -> str:
+    if not isinstance(index, slice):
+        return str(index)
+    ends = [index.start, index.stop] + ([index.step] if index.step is not None else [])
     return ":".join("" if end is None else str(end) for end in ends)
 
 
-def value(found: Any, look: Look, sliced: bool = False) -> Shown:
-    """Any value that is in memory."""
-    if isinstance(found, Strings):
-        return _strings(found, found.size, True, look)
-    if isinstance(found, Sparse):
-        return _sparse(found, True, look)
-    if isinstance(found, Ragged):
-        return _ragged(found, len(found), True, look)
-    if isinstance(found, (str, bytes)):
-        return Shown([string(found)], {"values": for_json(found)})
-    array = np.asarray(found)
+def value(item: Any, look: Look, sliced: bool = False) -> Shown:
+    """Return a value that is in memory as text and data."""
+    if isinstance(item, Strings):
+        return _strings(item, item.size, True, look)
+    if isinstance(item, Sparse):
+        return _sparse(item, True, look)
+    if isinstance(item, Ragged):
+        return _ragged(item, len(item), True, look)
+    if isinstance(item, (str, bytes)):
+        return Shown([string(item)], {"values": for_json(item)})
+    array = np.asarray(item)
     if not array.shape:
         return Shown([_scalar(array)], {"values": for_json(array)})
     stats = statistics(array)
@@ -131,7 +133,7 @@ def _dense(opened: sampling.SampledFile, name: str, look: Look) -> Shown:
 
 
 def _corner(array: Array, look: Look, edge: int, summarise: bool = False) -> list[str]:
-    """Of a vector or matrix; of more dimensions the first matrix."""
+    """Return the corner of a vector or matrix; of more dimensions that of the first matrix."""
     if array.ndim <= 2 or not array.size:
         return corner(array, look.paint.width, edge, summarise)
     lines = corner(array[(0,) * (array.ndim - 2)], look.paint.width, edge, summarise)
@@ -147,10 +149,10 @@ def _numbers(
     whole: Array | None,
 ) -> Shown:
     lines = [line_of(stats, sampled=not exact)] if stats.elements else ["no values"]
-    about: dict[str, Any] = {"statistics": for_json(stats.json()), "sampled": not exact}
+    data: dict[str, Any] = {"statistics": for_json(stats.json()), "sampled": not exact}
     lines += lines_of_corner
     if whole is not None and whole.size <= _FEW:
-        about["values"] = for_json(whole)
+        data["values"] = for_json(whole)
     flat = sample.ndim < 2 or min(sample.shape[-2:]) < 2
     if sample.size and (
         look.heat or (look.heat is None and look.histogram is not True and not flat)
@@ -160,23 +162,23 @@ def _numbers(
         look.histogram
         or (look.histogram is None and look.heat is not True and flat and sample.size > 16)
     ):
-        found = histogram(sample)
-        if found is not None:
+        counts = histogram(sample)
+        if counts is not None:
             lines += [
                 "",
-                *pictures.bars(found, look.paint._replace(width=min(look.paint.width - 2, 76))),
+                *pictures.bars(counts, look.paint._replace(width=min(look.paint.width - 2, 76))),
             ]
-            about["histogram"] = for_json(found._asdict())
-    return Shown(lines, about)
+            data["histogram"] = for_json(counts._asdict())
+    return Shown(lines, data)
 
 
 def _heat(sample: Array, sampled: bool, look: Look) -> list[str]:
-    """The first matrix of an array; of a sample of rows those rows; of a vector one strip."""
+    """Return a heat map of the first matrix of an array, of the sampled rows, or of a vector."""
     grid = sample.reshape(1, -1) if sample.ndim < 2 else sample[(0,) * (sample.ndim - 2)]
     where = f" of [{'0, ' * (sample.ndim - 2)}:, :]" if sample.ndim > 2 else ""
-    where = " of rows that are spread evenly" if sampled and sample.ndim == 2 else where
+    where = " of evenly spaced rows" if sampled and sample.ndim == 2 else where
     lines = pictures.heat(grid, look.paint._replace(width=min(look.paint.width - 2, 96)))
-    return [*lines[:-1], f"heat{where}: {lines[-1]}"]
+    return [*lines[:-1], f"heat map{where}: {lines[-1]}"]
 
 
 def _scalar(array: Array) -> str:
@@ -185,7 +187,7 @@ def _scalar(array: Array) -> str:
 
 
 def string(item: str | bytes, most: int = 72, decode: bool = False) -> str:
-    """A string quoted, or what picture it is; `decode` shows bytes that are UTF-8 as text."""
+    """Return a string in quotes, or the type of an image; `decode` shows UTF-8 bytes as text."""
     picture = image(item) if isinstance(item, bytes) else None
     if picture is not None:
         return f"{picture} ({formatting.size(len(item))})"
@@ -198,9 +200,9 @@ def string(item: str | bytes, most: int = 72, decode: bool = False) -> str:
 
 
 def _strings_of(opened: sampling.SampledFile, name: str, look: Look) -> Shown:
-    found = opened.file[name]
-    some, whole = sampling.rows_of(found, look.rows, look.whole)
-    return _strings(some, math.prod(dim or 0 for dim in found.shape), whole, look)
+    tensor = opened.file[name]
+    some, whole = sampling.rows_of(tensor, look.rows, look.whole)
+    return _strings(some, math.prod(dim or 0 for dim in tensor.shape), whole, look)
 
 
 def _strings(some: Strings, total: int, whole: bool, look: Look) -> Shown:
@@ -216,13 +218,13 @@ def _strings(some: Strings, total: int, whole: bool, look: Look) -> Shown:
             "mean": float(lengths.mean()),
         }
     )
-    said = (
+    span = (
         f", {stats['shortest']:,} to {stats['longest']:,} bytes each, mean"
         f" {formatting.number(stats['mean'])}"
         if stats
         else ""
     )
-    lines = [f"{total:,} strings{said}{'' if whole else f' (of the first {some.size:,})'}"]
+    lines = [f"{total:,} strings{span}{'' if whole else f' (of the first {some.size:,})'}"]
     flat = some.reshape(-1)
     first = [flat[i] for i in range(min(look.rows, some.size))]
     places = [
@@ -239,31 +241,31 @@ def _strings(some: Strings, total: int, whole: bool, look: Look) -> Shown:
 
 
 def _ragged_of(opened: sampling.SampledFile, name: str, look: Look) -> Shown:
-    found = opened.file[name]
-    some, whole = sampling.rows_of(found, look.rows, look.whole)
-    return _ragged(some, found.shape[0] or 0, whole, look)
+    tensor = opened.file[name]
+    some, whole = sampling.rows_of(tensor, look.rows, look.whole)
+    return _ragged(some, tensor.shape[0] or 0, whole, look)
 
 
 def _ragged(some: Ragged, total: int, whole: bool, look: Look) -> Shown:
     lengths = np.diff(some.row_splits[0])
-    about: dict[str, Any] = {"rows": total, "sampled": not whole}
-    said = ""
+    data: dict[str, Any] = {"rows": total, "sampled": not whole}
+    span = ""
     if len(lengths):
-        about["lengths"] = {
+        data["lengths"] = {
             "shortest": int(lengths.min()),
             "longest": int(lengths.max()),
             "mean": float(lengths.mean()),
         }
         mean = formatting.number(float(lengths.mean()))
-        said = (
+        span = (
             f", lengths {lengths.min():,} to {lengths.max():,}, mean {mean}, {len(some.values):,}"
             " values"
         )
-    lines = [f"{total:,} rows{said}{'' if whole else f' (of the first {len(some):,} rows)'}"]
+    lines = [f"{total:,} rows{span}{'' if whole else f' (of the first {len(some):,} rows)'}"]
     if isinstance(some.values, np.ndarray) and len(some.values):
         stats = statistics(some.values)
         lines.append(line_of(stats))
-        about["statistics"] = for_json(stats.json())
+        data["statistics"] = for_json(stats.json())
     count = min(look.rows, len(some))
     left, digits = (
         len(str(max(count - 1, 0))),
@@ -273,15 +275,15 @@ def _ragged(some: Ragged, total: int, whole: bool, look: Look) -> Shown:
         f"[{i:>{left}}] {int(lengths[i]):>{digits},}  {listed(some[i])}" for i in range(count)
     ]
     lines += [f"... {total - count:,} more rows"] * (total > count)
-    if look.histogram and len(lengths) and (found := histogram(lengths)) is not None:
+    if look.histogram and len(lengths) and (counts := histogram(lengths)) is not None:
         lines += [
             "",
-            "lengths of rows:",
-            *pictures.bars(found, look.paint._replace(width=min(look.paint.width - 2, 76))),
+            "row lengths:",
+            *pictures.bars(counts, look.paint._replace(width=min(look.paint.width - 2, 76))),
         ]
     full = whole and len(some.values) <= _FEW and total <= _FEW
-    about["values"] = for_json((some if full else some[:count]).tolist())
-    return Shown(lines, about)
+    data["values"] = for_json((some if full else some[:count]).tolist())
+    return Shown(lines, data)
 
 
 def _sparse_of(opened: sampling.SampledFile, name: str, look: Look) -> Shown:
@@ -295,26 +297,26 @@ def _sparse(some: Sparse, whole: bool, look: Look) -> Shown:
     density = f"{100 * some.nnz / cells if cells else 0:.3g} %"
     word = "" if whole else " in a sample of the rows"
     lines = [f"nnz {some.nnz:,}{word}" + (f" of {cells:,} ({density})" if whole else "")]
-    about: dict[str, Any] = {"nnz": some.nnz, "sampled": not whole}
+    data: dict[str, Any] = {"nnz": some.nnz, "sampled": not whole}
     if isinstance(some.values, np.ndarray) and some.nnz:
         stats = statistics(some.values)
         lines.append(line_of(stats))
-        about["statistics"] = for_json(stats.json())
+        data["statistics"] = for_json(stats.json())
     count = min(look.rows, some.nnz)
     lines += [f"{some.indices[i].tolist()}: {_entry(some.values, i)}" for i in range(count)]
     lines += [f"... {some.nnz - count:,} more"] * (some.nnz > count)
     if rank and cells:
-        seen = "" if rank <= 2 else " (seen along all but the first two dimensions)"
+        seen = "" if rank <= 2 else " (projected onto the first two dimensions)"
         paint = look.paint._replace(width=min(look.paint.width - 2, 96))
         lines += [
             "",
             *pictures.dots(some.indices, some.shape, paint),
-            f"where there are values{seen}",
+            f"sparsity pattern{seen}",
         ]
     most = some.nnz if whole and some.nnz <= _FEW else count
-    about["indices"] = some.indices[:most].tolist()
-    about["values"] = for_json(some.values[:most].tolist())
-    return Shown(lines, about)
+    data["indices"] = some.indices[:most].tolist()
+    data["values"] = for_json(some.values[:most].tolist())
+    return Shown(lines, data)
 
 
 def _entry(values: Any, index: int) -> str:

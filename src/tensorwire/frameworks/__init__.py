@@ -1,9 +1,9 @@
-"""Foreign objects to our tensors and back, one module a framework.
+"""Conversion between tensors of frameworks and our own, with one module per framework.
 
-A framework is recognised by the packages that an object's class comes from, so nothing is imported
-before the user has done so. Each module has `to_tensor(obj)` and `about(obj)` (name and device, as
-text); a target of `to` also has `from_tensor(tensor, device, cast)`, and one whose tensors can be
-tied has `identity(obj)`.
+A framework is recognised by the package that the class of an object comes from, so a framework is
+never imported before the user has imported it. Each module has `to_tensor(obj)` and `about(obj)`
+(name and device as text). A module that is a target of `to` also has `from_tensor(tensor, device,
+cast)`, and one whose tensors can share memory has `identity(obj)`.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ _ALIASES = {
     "pyarrow": "arrow",
     "pa": "arrow",
 }
-"""What people also call them, for suggestions."""
+"""Other common names of the frameworks, for suggestions."""
 _ON_HOST = {"numpy": "NumPy", "object": "NumPy", "scipy": "SciPy", "arrow": "Arrow"}
-"""Targets that have no devices."""
-_found: dict[type, Any] = {}
+"""Targets without devices."""
+_modules: dict[type, Any] = {}
 
 
 def _module(kind: type) -> Any:
-    """The module for a class, or None. Classes are few, so the answer is kept."""
-    if kind not in _found:
+    """Return the module for a class, or None. The result is cached, because classes are few."""
+    if kind not in _modules:
         names = [module for package, module in FRAMEWORKS.items() if package in roots(kind)]
-        _found[kind] = importlib.import_module(f"{__name__}.{names[0]}") if names else None
-    return _found[kind]
+        _modules[kind] = importlib.import_module(f"{__name__}.{names[0]}") if names else None
+    return _modules[kind]
 
 
 def leaf(obj: Any) -> Any:
-    """One object of any framework as our tensor. Python's own lists and numbers are not objects of
-    a framework; see `tensor`.
+    """Return one object of any framework as our tensor.
 
-    Two kinds of objects are several tensors: torch's nested tensors of the strided layout are a
-    list of arrays, pandas' DataFrames a dict.
+    Python's own lists and numbers are not objects of a framework, see `tensor`. Two kinds of
+    objects are several tensors: a nested tensor of torch's strided layout becomes a list of arrays,
+    a pandas DataFrame a dict.
     """
     if isinstance(obj, (Strings, Sparse, Ragged)):
         return obj
@@ -66,14 +66,14 @@ def leaf(obj: Any) -> Any:
 
 
 def is_python(obj: Any) -> bool:
-    """Whether a value is one of Python's own leaves or containers (or a Bundle, or Quantized),
-    which only the lowering can take apart.
+    """Return whether a value is one of Python's own types, a Bundle or a Quantized.
 
     >>> is_python([1]), is_python(np.float64(1))
     (True, False)
     """
     if isinstance(obj, dict):
-        return "scipy" not in roots(type(obj))  # a DOK array is a dict too
+        # A DOK array of SciPy is a dict too.
+        return "scipy" not in roots(type(obj))
     return obj is None or (
         isinstance(obj, (list, tuple, bool, int, float, str, bytes, Bundle, Quantized))
         and not isinstance(obj, np.generic)
@@ -81,7 +81,7 @@ def is_python(obj: Any) -> bool:
 
 
 def _refusal(obj: Any) -> EncodeError:
-    """The error for what is not a value, with the conversion that makes it one."""
+    """Return the error for an object that is not a value, with a conversion as hint."""
     kind = f"{type(obj).__module__}.{type(obj).__qualname__}".removeprefix("builtins.")
     if isinstance(obj, tuple):
         return EncodeError(
@@ -90,14 +90,14 @@ def _refusal(obj: Any) -> EncodeError:
         )
     if isinstance(obj, (bytearray, memoryview)):
         return EncodeError(f"a {kind} would come back as bytes", hint="pass bytes(x)")
-    why = (
+    message = (
         f"{kind} is neither a tensor nor a dict, list, tuple, str, bytes, bool, int, float or None"
     )
-    return EncodeError(why, hint=_conversion(obj))
+    return EncodeError(message, hint=_conversion(obj))
 
 
 def _conversion(obj: Any) -> str | None:
-    """What to pass instead of an object that people often try."""
+    """Return what to pass instead of an object, if that is known."""
     if isinstance(obj, complex):
         return "pass np.complex128(x)"
     if isinstance(obj, range):
@@ -128,29 +128,30 @@ def _conversion(obj: Any) -> str | None:
 
 
 def tensor(obj: Any, *, keep_device: bool = False) -> Any:
-    """Any framework's tensor, a NumPy array, or nested lists, as our Tensor: ndarray, Strings,
-    Sparse or Ragged.
+    """Convert a tensor of any framework, an array or nested lists to our types.
 
-    Nothing is copied that need not be: in host memory the result shares the object's. (A nested
-    tensor of torch's strided layout is a list of arrays.)
+    The result is an ndarray, Strings, Sparse or Ragged. It shares the memory of an object in host
+    memory where possible. (A nested tensor of torch's strided layout becomes a list of arrays.)
 
-    With `keep_device=True` the result is a Bundle, because an array has no room for what else is
-    known: its `tensor_metadata` says the device, and the name where there is one. A dict of tensors
-    keeps its keys.
+    With `keep_device=True` the result is a Bundle, whose `tensor_metadata` has the device and, if
+    known, the name of the tensor. A dict of tensors keeps its keys.
 
-    >>> tensor([[1, 2], [3, 4]]).dtype, tensor(["a", "b"]).tolist()
+    Raises EncodeError for an object that is not a tensor.
+
+    >>> import tensorwire as tw
+    >>> tw.tensor([[1, 2], [3, 4]]).dtype, tw.tensor(["a", "b"]).tolist()
     (dtype('int64'), ['a', 'b'])
     """
     if not keep_device:
-        return _one(obj)
+        return _converted(obj)
     items = obj if isinstance(obj, dict) else {about(obj).get("name", "tensor"): obj}
     return Bundle(
-        {name: _one(item) for name, item in items.items()},
+        {name: _converted(item) for name, item in items.items()},
         tensor_metadata={name: about(item) for name, item in items.items()},
     )
 
 
-def _one(obj: Any) -> Any:
+def _converted(obj: Any) -> Any:
     if isinstance(obj, complex) and not isinstance(obj, np.generic):
         return _numpy.from_python(obj)
     if is_python(obj) and not isinstance(obj, (dict, Bundle, Quantized, type(None))):
@@ -159,7 +160,7 @@ def _one(obj: Any) -> Any:
 
 
 def about(obj: Any) -> dict[str, str]:
-    """What a framework knows of a tensor beside its values: `device`, and `name` where it has one.
+    """Return what a framework knows of a tensor besides its values: `device`, and `name` if any.
 
     >>> about(np.zeros(3))
     {'device': 'cpu'}
@@ -169,28 +170,33 @@ def about(obj: Any) -> dict[str, str]:
 
 
 def identity(obj: Any) -> Hashable | None:
-    """The same for two living tensors that are one memory seen in one way, as tied weights of torch
-    are; None where nobody can say.
+    """Return a key that is equal for tensors that are the same view of the same memory.
+
+    Tied weights of torch are such tensors. Returns None if that cannot be determined.
 
     >>> identity(np.zeros(3)) is None
     True
     """
     module = _module(type(obj))
-    found: Hashable | None = module.identity(obj) if hasattr(module, "identity") else None
-    return found
+    key: Hashable | None = module.identity(obj) if hasattr(module, "identity") else None
+    return key
 
 
 def to(x: Any, framework: str, device: Any = None, cast: bool = False) -> Any:
-    """A tensor as an object of `framework`: "numpy", "object" (object arrays for strings),
-    "tensorflow", "torch", "jax", "scipy", "arrow".
+    """Convert a tensor, or each tensor of a Bundle, to an object of another framework.
 
-    `device` places it, where the framework has devices. `cast=True` allows a dtype that the
-    framework lacks to become one that it has. Memory is shared where the framework cannot write to
-    what is not the caller's to change, else copied.
+    `framework` is "numpy", "object" (object arrays for strings), "tensorflow", "torch", "jax",
+    "scipy" or "arrow". `device` places the tensor, if the framework has devices. `cast=True` allows
+    a dtype that the framework lacks to become a wider one that it has.
 
-    A Bundle stays a Bundle with its metadata, and its values become objects of `framework`.
+    Memory is shared if the framework cannot write to it or may write to it, else copied. A Bundle
+    stays a Bundle with its metadata.
 
-    >>> to(Strings.of(["a", "b"]), "object")
+    Raises UsageError for an unknown framework, and EncodeError for a tensor that the framework
+    lacks.
+
+    >>> import tensorwire as tw
+    >>> tw.to(tw.Strings.of(["a", "b"]), "object")
     array(['a', 'b'], dtype=object)
     """
     if framework not in _TARGETS:
@@ -198,13 +204,14 @@ def to(x: Any, framework: str, device: Any = None, cast: bool = False) -> Any:
             "unknown framework"
             f" {framework!r}{choices(_ALIASES.get(framework, framework), _TARGETS)}"
         )
-    is_text = isinstance(x, np.ndarray) and x.dtype.kind in "OSUT"  # becomes Strings
+    # Arrays of strings become Strings.
+    is_text = isinstance(x, np.ndarray) and x.dtype.kind in "OSUT"
     value = x if isinstance(x, (*KINDS, Bundle)) and not is_text else tensor(x)
     if isinstance(value, (list, Bundle)):
         return each(value, framework, device, cast)
     if framework in _ON_HOST and device is not None:
-        raise EncodeError(
-            f"{_ON_HOST[framework]} has no devices; device={device!r} means nothing with"
+        raise UsageError(
+            f"{_ON_HOST[framework]} has no devices, so device={device!r} cannot be combined with"
             f" to={framework!r}"
         )
     if framework in ("numpy", "object"):
@@ -213,9 +220,9 @@ def to(x: Any, framework: str, device: Any = None, cast: bool = False) -> Any:
 
 
 def each(value: Any, framework: str, device: Any = None, cast: bool = False) -> Any:
-    """A nested value with every tensor in it as an object of `framework`.
+    """Return a nested value with every tensor in it as an object of `framework`.
 
-    A tensor that stands in several places is converted once, so that tied weights are tied again.
+    A tensor that appears several times is converted once, so that tied weights are tied again.
     """
     return _each(value, framework, device, cast, {})
 
@@ -226,8 +233,8 @@ def _each(value: Any, framework: str, device: Any, cast: bool, done: dict[int, A
             done[id(value)] = to(value, framework, device, cast)
         return done[id(value)]
     if isinstance(value, (list, tuple)):
-        made = [_each(item, framework, device, cast, done) for item in value]
-        return tuple(made) if isinstance(value, tuple) else made
+        items_made = [_each(item, framework, device, cast, done) for item in value]
+        return tuple(items_made) if isinstance(value, tuple) else items_made
     if isinstance(value, (dict, Bundle)):
         items = {key: _each(item, framework, device, cast, done) for key, item in value.items()}
         return value.replaced(items) if isinstance(value, Bundle) else items

@@ -1,8 +1,7 @@
-"""PyArrow: arrays and chunked arrays of numbers, strings and lists, fixed-shape tensors, and its
-Tensor and SparseCOOTensor.
+"""PyArrow: arrays of numbers, strings and lists, fixed-shape tensors, Tensor and SparseCOOTensor.
 
-Arrow counts rows: an array has at least one dimension; lists are ragged dimensions, fixed-size
-lists dense ones. Its memory is read-only.
+An Arrow array has rows, so at least one dimension. Lists are ragged dimensions, fixed-size lists
+dense ones. Arrow's memory is read-only.
 """
 
 from __future__ import annotations
@@ -41,16 +40,15 @@ def to_tensor(obj: Any) -> Tensor:
         return Sparse(indices, plain(values.reshape(-1)), obj.shape)
     if not isinstance(obj, (pa.Array, pa.ChunkedArray)):
         hints = {
-            (pa.Table, pa.RecordBatch): "many columns; pass dict(zip(x.column_names, x.columns))",
-            (
-                pa.SparseCSRMatrix,
-                pa.SparseCSCMatrix,
-            ): "not of a layout that is read here; pass x.to_scipy()",
-            (pa.SparseCSFTensor,): "not of a layout that is read here; pass x.to_tensor()",
-            (pa.Scalar,): "no array; pass x.as_py()",
+            (pa.Table, pa.RecordBatch): "pass dict(zip(x.column_names, x.columns))",
+            (pa.SparseCSRMatrix, pa.SparseCSCMatrix): "pass x.to_scipy()",
+            (pa.SparseCSFTensor,): "pass x.to_tensor()",
+            (pa.Scalar,): "pass x.as_py()",
         }
-        found = next((hint for kinds, hint in hints.items() if isinstance(obj, kinds)), "no array")
-        raise EncodeError(f"Arrow's {type(obj).__name__} is {found}")
+        raise EncodeError(
+            f"Arrow's {type(obj).__name__} cannot be converted to a tensor",
+            hint=next((hint for kinds, hint in hints.items() if isinstance(obj, kinds)), None),
+        )
     splits: list[Array] = []
     uniform: list[int | None] = []
     rows = _whole(obj)
@@ -91,28 +89,28 @@ def _is_ragged(kind: pa.DataType) -> bool:
 
 
 def _whole(rows: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """One array without a dictionary and without nulls."""
+    """Return one array without a dictionary and without nulls."""
     pa = _pa()
     if isinstance(rows, pa.ChunkedArray):
-        # together they may need 64-bit offsets
+        # Together, the chunks may need 64-bit offsets.
         if pa.types.is_string(rows.type) or pa.types.is_binary(rows.type):
             rows = rows.cast(
                 pa.large_string() if pa.types.is_string(rows.type) else pa.large_binary()
             )
-        # which would copy a single one
+        # combine_chunks would copy a single chunk.
         rows = rows.chunk(0) if rows.num_chunks == 1 else rows.combine_chunks()
     if pa.types.is_dictionary(rows.type):
         rows = rows.dictionary_decode()
     if rows.null_count:
         raise EncodeError(
-            f"{rows.null_count} nulls, which tensors do not have; fill_null(...) or drop_null()"
-            " first"
+            f"the array has {rows.null_count} nulls, which a tensor cannot have",
+            hint="use fill_null(...) or drop_null() first",
         )
     return rows
 
 
 def _items(rows: pa.Array) -> Array | Strings:
-    """One element, or one dense row, for each row."""
+    """Return one element, or one dense row, for each row."""
     pa, kind = _pa(), rows.type
     if isinstance(kind, pa.FixedShapeTensorType):
         cells = _items(_whole(rows.storage)).reshape(len(rows), *kind.shape)
@@ -129,28 +127,29 @@ def _items(rows: pa.Array) -> Array | Strings:
             return _strings(rows, text)
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return _numbers(rows)
-    hint = "; pass each field" if pa.types.is_struct(kind) else ""
+    hint = "pass each field" if pa.types.is_struct(kind) else None
     if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
-        hint = f"; cast it to int{kind.bit_width} and keep the unit"
-    raise EncodeError(
-        "no tensor holds Arrow's"
-        f" {kind}{'; pass x.storage' if isinstance(kind, pa.BaseExtensionType) else hint}"
-    )
+        hint = f"cast it to int{kind.bit_width} and keep the unit"
+    if isinstance(kind, pa.BaseExtensionType):
+        hint = "pass x.storage"
+    raise EncodeError(f"there is no tensor type for Arrow's {kind}", hint=hint)
 
 
 def _cells(rows: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """What stands in fixed-size lists, one behind the other."""
+    """Return the items of fixed-size lists, concatenated."""
     size = rows.type.list_size
     return rows.values.slice(rows.offset * size, len(rows) * size)
 
 
 def _numbers(rows: pa.Array) -> Array:
-    """The memory of an array; bits become bytes. Its own to_numpy would do, but it
-    imports pandas where there is one: a third of a second.
+    """Return the memory of an array; bits become bytes.
+
+    Arrow's to_numpy would import pandas if it is installed, which takes a third of a second.
     """
     dtype = np.dtype(rows.type.to_pandas_dtype())
     _, data = rows.buffers()
-    if not len(rows):  # such an array need not have any memory
+    # An empty array need not have any memory.
+    if not len(rows):
         return memory.read_only(np.empty(0, dtype))
     if dtype != np.bool_:
         return memory.read_only(np.frombuffer(data, dtype, len(rows), rows.offset * dtype.itemsize))
@@ -165,10 +164,11 @@ def _strings(rows: pa.Array, text: bool) -> Strings:
     pa = _pa()
     kind = rows.type
     if not (pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)):
-        # copies offsets; of views also the data
+        # The cast copies the offsets, and for views the data too.
         rows = rows.cast(pa.large_string() if text else pa.large_binary())
     _, bounds, data = rows.buffers()
-    if not len(rows):  # such an array need not have any offsets
+    # An empty array need not have any offsets.
+    if not len(rows):
         return Strings(b"", [0], text=text)
     offsets = memory.read_only(np.frombuffer(bounds, np.int64, len(rows) + 1, rows.offset * 8))
     data = memory.read_only(np.frombuffer(data, np.uint8))
@@ -181,7 +181,7 @@ def from_tensor(tensor: Tensor, device: object, cast: bool) -> pa.Array | pa.Spa
     if isinstance(tensor, Sparse):
         return _sparse(tensor, cast)
     if not tensor.shape:
-        raise EncodeError("Arrow has no arrays without dimensions; pass x.reshape(1)")
+        raise EncodeError("Arrow has no arrays without dimensions", hint="pass x.reshape(1)")
     columns = ArrowColumns()
     if not isinstance(tensor, Ragged):
         columns.add_dense("", _fitted(tensor, cast), {})
@@ -190,8 +190,8 @@ def from_tensor(tensor: Tensor, device: object, cast: bool) -> pa.Array | pa.Spa
         columns.add_lists("", _fitted(tensor.values, cast), splits, tensor.uniform)
     else:
         raise EncodeError(
-            "Arrow cannot tell a last ragged dimension of one length from a dense one; reshape"
-            " x.values"
+            "Arrow cannot distinguish a last ragged dimension of uniform length from a dense one",
+            hint="reshape x.values",
         )
     return pyarrow_arrays(columns, [_type(tuple(columns.fields))])[0]
 
@@ -202,7 +202,7 @@ def _fitted(values: Array | Strings, cast: bool) -> Array | Strings:
 
 @functools.lru_cache(256)
 def _type(fields: tuple[tuple[object, ...], ...]) -> pa.DataType:
-    """pyarrow's type of a column."""
+    """Return pyarrow's type of a column."""
     return _next_type(iter(fields))
 
 
@@ -225,7 +225,7 @@ def _next_type(fields: Iterator[tuple[Any, ...]]) -> pa.DataType:
 
 
 def pyarrow_arrays(columns: ArrowColumns, types: Sequence[pa.DataType]) -> list[pa.Array]:
-    """Columns as pyarrow's arrays of these types, which share the memory."""
+    """Return columns as pyarrow arrays of these types, which share the memory."""
     pa = _pa()
     nodes, memories = iter(columns.nodes), iter(columns.arrays)
     return [_array(pa, kind, nodes, memories) for kind in types]
@@ -253,7 +253,7 @@ def _array(
 
 def _sparse(tensor: Sparse, cast: bool) -> pa.SparseCOOTensor:
     if len(tensor.values.shape) != 1:
-        raise EncodeError("Arrow has no hybrid sparse tensors; pass x.to_dense()")
+        raise EncodeError("Arrow has no hybrid sparse tensors", hint="pass x.to_dense()")
     values = fit(
         tensor.values,
         lambda row: holds(row) and row.name != "bool",
@@ -261,6 +261,7 @@ def _sparse(tensor: Sparse, cast: bool) -> pa.SparseCOOTensor:
         cast,
     )
     indices = plain(tensor.indices)
-    if not indices.size:  # Arrow takes the strides that NumPy gives to empty arrays for gaps
+    # Arrow rejects the strides that NumPy gives to empty arrays.
+    if not indices.size:
         indices = np.lib.stride_tricks.as_strided(indices, strides=(8, 8))
     return _pa().SparseCOOTensor.from_numpy(values, indices, tensor.shape)

@@ -1,6 +1,4 @@
-"""What a framework lacks: dtypes (with `cast=True` a wider one that holds every value of theirs)
-and strings.
-"""
+"""Dtypes that a framework lacks: conversion to a wider dtype with `cast=True`, else an error."""
 
 from __future__ import annotations
 
@@ -17,34 +15,37 @@ from .numpy import plain
 def fit(
     values: Array | Strings, holds: Callable[[dtypes.DType], bool], framework: str, cast: bool
 ) -> Array:
-    """The array in a dtype that the framework has: its own, or with `cast` a wider one; EncodeError
-    where there is none, or for strings.
+    """Return the array in a dtype that the framework has: its own, or with `cast` a wider one.
+
+    Raises EncodeError if there is none, and for strings.
 
     >>> fit(np.ones(2, "float16"), lambda row: row.bits > 16, "it", cast=True).dtype
     dtype('float32')
     """
     if isinstance(values, Strings):
         raise EncodeError(
-            f"{framework} has no tensors of strings; leave them Strings (to='numpy'), or pass"
-            " x.tolist()"
+            f"{framework} has no string tensors",
+            hint="leave them Strings (to='numpy'), or pass x.tolist()",
         )
     row = dtypes.of(values.dtype)
     if holds(row):
-        # frameworks do not read unaligned memory as NumPy does
+        # Unlike NumPy, frameworks cannot read unaligned memory.
         return np.require(plain(values), requirements=["C", "A"])
     wider = _wider(row)
     if wider is None or not holds(wider):
-        raise EncodeError(f"{framework} has no {row.name}; convert it with x.astype(...)")
+        raise EncodeError(f"{framework} has no {row.name}", hint="convert it with x.astype(...)")
     if not cast:
         raise EncodeError(
-            f"{framework} has no {row.name}; cast=True makes it {wider.name}, which holds every"
-            " value of it"
+            f"{framework} has no {row.name}",
+            hint=f"cast=True converts it to {wider.name}, which holds all of its values",
         )
-    with np.errstate(invalid="ignore"):  # NumPy warns of signalling NaNs; they stay NaNs
+    # NumPy warns about signalling NaNs, which stay NaNs.
+    with np.errstate(invalid="ignore"):
         return plain(values).astype(wider.numpy)
 
 
 def _wider(row: dtypes.DType) -> dtypes.DType | None:
+    """Return the dtype that holds all values of another one, or None."""
     if row.name.startswith(("float", "bfloat")):
         return dtypes.named("float32") if row.bits <= 16 else None
     return (

@@ -1,5 +1,7 @@
-"""JAX: arrays and BCOO. Without x64 JAX makes 32-bit types of 64-bit ones in silence; here that is
-an error, or what `cast=True` is for.
+"""JAX: arrays and BCOO.
+
+Without x64, JAX silently converts 64-bit types to 32-bit ones. Here that is an error, unless
+`cast=True` allows it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from .casting import fit
 from .numpy import plain
 
 ALIGNMENT = 64
-"""Bytes to which memory must be aligned for XLA to use it in place."""
+"""The alignment in bytes that memory needs for XLA to use it in place."""
 
 
 def _jax() -> Any:
@@ -32,14 +34,15 @@ def to_tensor(obj: Any) -> Tensor:
         obj = obj.to_bcoo()
     if isinstance(obj, sparse.BCOO):
         return _bcoo(obj)
-    hint = "; x[...] reads it" if type(obj).__name__ == "Ref" else ""
+    hint = "read it with x[...]" if type(obj).__name__ == "Ref" else None
     if isinstance(obj, sparse.JAXSparse):
-        hint = "; pass a BCOO, which jax.experimental.sparse.BCOO.fromdense(x.todense()) makes"
-    raise EncodeError(f"JAX's {type(obj).__name__} is no array with values{hint}")
+        hint = "pass a BCOO: jax.experimental.sparse.BCOO.fromdense(x.todense())"
+    raise EncodeError(f"JAX's {type(obj).__name__} is not an array with values", hint=hint)
 
 
 def about(obj: Any) -> dict[str, str]:
-    part = getattr(obj, "data", obj)  # a BCOO is where its data is
+    # The device of a BCOO is that of its data.
+    part = getattr(obj, "data", obj)
     devices = part.devices() if hasattr(part, "devices") else ()
     return {
         "device": (
@@ -52,31 +55,33 @@ def _dense(obj: Any) -> Array:
     jax = _jax()
     if isinstance(obj, jax.core.Tracer):
         raise EncodeError(
-            "an array that JAX is tracing (inside jit, grad, vmap ...) has no values; call this"
-            " outside of it"
+            "an array that JAX is tracing (inside jit, grad, vmap ...) has no values",
+            hint="call this outside of the traced function",
         )
     if jax.dtypes.issubdtype(obj.dtype, jax.dtypes.extended):
         raise EncodeError(
-            f"an array of {obj.dtype} is no array of numbers; jax.random.key_data(x) makes one of"
-            " PRNG keys"
+            f"an array of {obj.dtype} is not an array of numbers",
+            hint="convert PRNG keys with jax.random.key_data(x)",
         )
     if obj.is_deleted():
-        raise EncodeError("this array was deleted or donated, so its values are gone")
+        raise EncodeError("the array was deleted or donated, so it has no values")
     if not obj.is_fully_addressable:
         raise EncodeError(
-            "parts of this array are in other processes;"
-            " jax.experimental.multihost_utils.process_allgather(x, tiled=True) collects them"
+            "parts of the array are in other processes",
+            hint="collect it: jax.experimental.multihost_utils.process_allgather(x, tiled=True)",
         )
-    return plain(np.asarray(obj))  # in host memory: the array's own, read-only
+    # An array in host memory shares its memory, read-only.
+    return plain(np.asarray(obj))
 
 
 def _bcoo(obj: Any) -> Sparse:
     if obj.n_batch:
         raise EncodeError(
-            "a BCOO with batch dimensions; x.update_layout(n_batch=0) makes one without"
+            "a BCOO with batch dimensions cannot be converted",
+            hint="remove them with x.update_layout(n_batch=0)",
         )
     indices, values = _dense(obj.indices), _dense(obj.data)
-    # what lies outside is padding
+    # JAX pads a BCOO with indices outside of the shape.
     inside = (indices < np.array(obj.shape[: indices.shape[1]], np.int64)).all(axis=1)
     return (
         Sparse(indices, values, obj.shape)
@@ -87,11 +92,14 @@ def _bcoo(obj: Any) -> Sparse:
 
 def from_tensor(tensor: Tensor, device: Any, cast: bool) -> Any:
     if isinstance(tensor, Ragged):
-        raise EncodeError("JAX has no ragged tensors; pass x.values and each of x.row_splits")
+        raise EncodeError(
+            "JAX has no ragged tensors", hint="pass x.values and each of x.row_splits"
+        )
     if not isinstance(tensor, Sparse):
         return _lend(tensor, device, cast)
     values, order = _lend(tensor.values, device, cast), tensor.order
-    indices = _lend(tensor.indices, device, cast=True)  # which fails for indices that do not fit
+    # Indices may always become int32: `_narrow` raises for indices that do not fit.
+    indices = _lend(tensor.indices, device, cast=True)
     sparse = require("jax.experimental.sparse")
     return sparse.BCOO(
         (values, indices),
@@ -102,8 +110,10 @@ def from_tensor(tensor: Tensor, device: Any, cast: bool) -> Any:
 
 
 def _lend(values: Any, device: Any, cast: bool) -> Any:
-    """JAX uses aligned memory in place, read-only memory too, and copies the rest in the
-    background; so we copy what it may not have.
+    """Return the values as a JAX array, without a copy if JAX may keep the memory.
+
+    JAX uses aligned memory in place, even read-only memory, and copies any other in the background.
+    So memory that it must not keep is copied here.
     """
     jax = _jax()
     array = _narrow(fit(values, _holds, "JAX", cast), cast)
@@ -115,14 +125,16 @@ def _lend(values: Any, device: Any, cast: bool) -> Any:
 
 
 def _holds(row: dtypes.DType) -> bool:
-    """JAX names the types of 6 bits too, but XLA has no arrays of them."""
+    """Return whether JAX has a dtype. It names types of 6 bits, but XLA has no arrays of them."""
     named = hasattr(_jax().numpy, row.name) and row.bits != 6
     return row.numpy.isbuiltin == 1 or named
 
 
 def _narrow(array: Array, cast: bool) -> Array:
-    """The array in the dtype that JAX would make of it; floats may be rounded, integers and
-    infinities never made of others.
+    """Return the array in the dtype that JAX would convert it to.
+
+    Floats may be rounded. An integer that does not fit, or a float that becomes infinite, is an
+    error.
     """
     narrow = np.dtype(_jax().dtypes.canonicalize_dtype(array.dtype))
     if narrow == array.dtype:
@@ -130,24 +142,24 @@ def _narrow(array: Array, cast: bool) -> Array:
     name = dtypes.of(array.dtype).name
     if not cast:
         raise EncodeError(
-            f"JAX without x64 turns {name} into {narrow}; cast=True allows it,"
-            " jax.config.update('jax_enable_x64', True) avoids it"
+            f"JAX without x64 converts {name} to {narrow}",
+            hint="cast=True allows it, jax.config.update('jax_enable_x64', True) avoids it",
         )
     try:
         with np.errstate(over="raise", invalid="ignore"):
-            found = array.astype(narrow)
+            converted = array.astype(narrow)
     except FloatingPointError:
-        found = None
-    if found is None or (array.dtype.kind in "iu" and not np.array_equal(found, array)):
+        converted = None
+    if converted is None or (array.dtype.kind in "iu" and not np.array_equal(converted, array)):
         raise EncodeError(
-            f"a value past {narrow}, which is what JAX without x64 has for {name};"
-            " jax.config.update('jax_enable_x64', True)"
+            f"a value does not fit {narrow}, to which JAX without x64 converts {name}",
+            hint="use jax.config.update('jax_enable_x64', True)",
         )
-    return found
+    return converted
 
 
 def _device(device: Any) -> Any:
-    """A Device or Sharding as it is; "cpu", "gpu:1" by platform and position."""
+    """Return a Device or Sharding unchanged, and a name such as "gpu:1" as a Device."""
     if not isinstance(device, str):
         return device
     platform, _, index = device.partition(":")

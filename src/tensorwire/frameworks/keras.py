@@ -1,4 +1,4 @@
-"""Keras 3 variables, which wrap a variable of whatever backend Keras runs on."""
+"""Keras 3: variables, which wrap a variable of the backend."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ..core.tensors import Tensor
 def to_tensor(obj: Any) -> Tensor:
     from . import leaf
 
-    found: Tensor = leaf(_value(obj))
-    return found
+    tensor: Tensor = leaf(_value(obj))
+    return tensor
 
 
 def about(obj: Any) -> dict[str, str]:
@@ -24,6 +24,7 @@ def about(obj: Any) -> dict[str, str]:
 def _value(obj: Any) -> Any:
     if type(obj).__name__ == "KerasTensor" or not hasattr(obj, "value"):
         raise EncodeError(
-            f"a {type(obj).__name__} has no values; pass a variable, or what model.predict gives"
+            f"a {type(obj).__name__} has no values",
+            hint="pass a variable, or the result of model.predict",
         )
     return obj.value

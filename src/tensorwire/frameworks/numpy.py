@@ -1,4 +1,4 @@
-"""NumPy: arrays of any byte order and layout, and its four ways to hold strings."""
+"""NumPy: arrays of any byte order and layout, and its four kinds of string arrays."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from ..core.tensors import Array, Strings, Tensor
 
 
 def to_tensor(obj: Any) -> Tensor:
-    array = np.asarray(obj)  # NumPy scalars become 0-d, subclasses (matrix, memmap) plain
+    # NumPy scalars become 0-d arrays, subclasses (matrix, memmap) plain arrays.
+    array = np.asarray(obj)
     if isinstance(obj, np.ma.MaskedArray):
-        raise EncodeError("a masked array would lose its mask; store x.data and x.mask")
+        raise EncodeError("a masked array would lose its mask", hint="store x.data and x.mask")
     return strings(array) if array.dtype.kind in "OSUT" else plain(array)
 
 
@@ -24,27 +25,29 @@ def about(obj: Any) -> dict[str, str]:
 
 
 def plain(array: Array) -> Array:
-    """The array as every wire wants it: a known dtype, little-endian, in C order. The same object
-    where it is so already.
+    """Return the array in the layout of all formats: a known dtype, little-endian, C order.
+
+    Returns the same object if it has that layout.
     """
     dtypes.of(array.dtype)
     return layout(array)
 
 
 def layout(array: Array) -> Array:
-    """The same for an array whose dtype is known already."""
+    """Return the same as `plain` for an array whose dtype is known to be valid."""
     flags = array.flags
     if flags.c_contiguous and flags.aligned and array.dtype.isnative:
         return array
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
-    # ascontiguousarray makes 0-d arrays 1-d
+    # ascontiguousarray converts 0-d arrays to 1-d.
     return np.ascontiguousarray(array).reshape(array.shape)
 
 
 def strings(array: Array) -> Strings:
-    """S, U, object and StringDType arrays. S and U cannot tell trailing NULs from padding, so there
-    they are padding.
+    """Return S, U, object and StringDType arrays as Strings.
+
+    S and U cannot distinguish trailing NULs from padding, so these are padding.
     """
     kind = array.dtype.kind
     if kind == "S":
@@ -54,10 +57,12 @@ def strings(array: Array) -> Strings:
     items = array.reshape(-1).tolist()
     if kind == "O" and any(not isinstance(item, (str, bytes)) for item in items):
         odd = next(item for item in items if not isinstance(item, (str, bytes)))
-        way = "numbers need a numeric dtype, tensors of different shapes a list"
-        raise EncodeError(f"an object array may hold str or bytes, not {type(odd).__name__}; {way}")
+        raise EncodeError(
+            f"an object array may only hold str or bytes, not {type(odd).__name__}",
+            hint="use a numeric dtype for numbers, and a list for tensors of different shapes",
+        )
     if kind == "T" and not all(isinstance(item, str) for item in items):
-        raise EncodeError("a StringDType array with missing values; fill them first")
+        raise EncodeError("a StringDType array has missing values", hint="fill them first")
     return Strings.of(items, array.shape, text=kind == "T")
 
 
@@ -75,15 +80,16 @@ def _unicode(array: Array) -> Strings:
     ends = np.zeros(array.size + 1, np.int64)
     np.cumsum(lengths, out=ends[1:])
     codes = cells[used]
-    if not codes.size or codes.max() < 0x80:  # ASCII: one byte each
+    # ASCII characters take one byte each.
+    if not codes.size or codes.max() < 0x80:
         return trusted(Strings, codes.astype(np.uint8), ends, array.shape, True)
     try:
         data = str(codes.data, "utf-32-le").encode()
     except UnicodeDecodeError as error:
         index = int(np.searchsorted(ends, error.start // 4, side="right")) - 1
         raise EncodeError(
-            f"string {index} has a lone surrogate, or no character at all, so it is not text that"
-            " UTF-8 can hold"
+            f"string {index} has a lone surrogate or an invalid character, which UTF-8 cannot"
+            " encode"
         ) from None
     offsets = np.zeros(len(codes) + 1, np.int64)
     np.cumsum(1 + (codes >= 0x80) + (codes >= 0x800) + (codes >= 0x10000), out=offsets[1:])
@@ -91,7 +97,7 @@ def _unicode(array: Array) -> Strings:
 
 
 def _cells(array: Array, unit: Any) -> Array:
-    """Strings of fixed width, one row each."""
+    """Return strings of fixed width as a matrix, one row each."""
     width = array.dtype.itemsize // np.dtype(unit).itemsize
     return (
         np.ascontiguousarray(array).reshape(-1).view(unit).reshape(array.size, width)
@@ -101,7 +107,7 @@ def _cells(array: Array, unit: Any) -> Array:
 
 
 def _used(cells: Array) -> tuple[Array, Array]:
-    """(length of each row, which cells they are): zeros at the end are padding."""
+    """Return the length of each row, and which cells belong to it. Trailing zeros are padding."""
     width = cells.shape[1]
     some = cells != 0
     lengths = (
@@ -113,8 +119,9 @@ def _used(cells: Array) -> tuple[Array, Array]:
 
 
 def from_python(obj: Any) -> Tensor:
-    """Nested lists (and numbers and strings) as an array; nothing is rounded, and nothing is
-    guessed for rows of different lengths.
+    """Return nested lists, numbers and strings as an array.
+
+    Raises EncodeError if a value would be rounded or if rows have different lengths.
     """
     first = obj
     while isinstance(first, (list, tuple)) and first:
@@ -124,26 +131,28 @@ def from_python(obj: Any) -> Tensor:
         array = np.array(obj, object) if is_string else np.array(obj)
     except ValueError as error:
         raise EncodeError(
-            f"these lists do not make an array ({error}); tw.Ragged.of(rows) takes rows of"
-            " different lengths"
+            f"the lists cannot be converted to an array ({error})",
+            hint="use tw.Ragged.of(rows) for rows of different lengths",
         ) from None
     if array.dtype.kind == "O" and not is_string:
         raise EncodeError(
-            "these values do not make an array of numbers; integers must fit 64 bits, and None is"
-            " no number"
+            "the values cannot be converted to an array of numbers: integers must fit 64 bits, and"
+            " None is not a number"
         )
     if array.dtype.kind == "O" and any(
         isinstance(item, (list, tuple)) for item in array.reshape(-1).tolist()
     ):
-        raise EncodeError("these lists have different lengths; tw.Ragged.of(rows) takes them")
+        raise EncodeError("the lists have different lengths", hint="use tw.Ragged.of(rows)")
     if (
         array.dtype == np.float64
         and array.size
         and not is_string
         and all(type(x) is int for x in np.array(obj, object).reshape(-1).tolist())
     ):
-        raise EncodeError("no integer type holds all of these; NumPy would round them to float64")
+        raise EncodeError(
+            "no integer dtype holds all of the values; NumPy would round them to float64"
+        )
     if array.dtype.kind in "SU":
-        raise EncodeError("numbers and strings in one list")
+        raise EncodeError("the list mixes numbers and strings")
     validate.elements(array.shape)
     return strings(array) if is_string else plain(array)

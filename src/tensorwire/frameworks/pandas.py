@@ -1,5 +1,6 @@
-"""pandas: a Series is a tensor, a DataFrame a dict of its columns. An index of labels would be
-lost, so it is refused.
+"""pandas: a Series becomes a tensor, a DataFrame a dict of its columns.
+
+An index of labels is an error, because it would be lost.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def to_tensor(obj: Any) -> Any:
         names = list(obj.columns)
         if len(set(names)) != len(names):
             raise EncodeError(
-                "a DataFrame with several columns of one name",
+                "the DataFrame has several columns of the same name",
                 hint="rename them: x.columns = [...]",
             )
         return {name: _column(obj[name], str(name)) for name in names}
@@ -38,7 +39,7 @@ def about(obj: Any) -> dict[str, str]:
 
 
 def _check_index(obj: Any) -> None:
-    """An unnamed index of integers only numbers the rows; any other has data."""
+    """Raise EncodeError for an index with data; unnamed integers only number the rows."""
     if (
         obj.index.name is not None
         or getattr(obj.index, "nlevels", 1) > 1
@@ -49,12 +50,12 @@ def _check_index(obj: Any) -> None:
 
 
 def _column(series: Any, name: str | None) -> Tensor:
-    # whose NaN is a value
+    # NaN in a column of floats is a value, not a missing one.
     floats = isinstance(series.dtype, np.dtype) and series.dtype.kind in "fc"
     if not floats and bool(series.isna().any()):
         hint = "fill them with x.fillna(...), or leave them out with x.dropna()"
         raise EncodeError(
-            "missing values (NA, None, NaT), which no tensor has", tensor=name, hint=hint
+            "missing values (NA, None, NaT) cannot be stored in a tensor", tensor=name, hint=hint
         )
     try:
         return _numpy.to_tensor(series.to_numpy())

@@ -1,4 +1,4 @@
-"""SciPy: sparse matrices and arrays of every layout, as COO. SciPy's dense arrays are NumPy's."""
+"""SciPy: sparse matrices and arrays of every layout, as COO."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ def _sparse() -> Any:
 
 def to_tensor(obj: Any) -> Tensor:
     if not _sparse().issparse(obj):
-        raise EncodeError(f"SciPy's {type(obj).__name__} is no sparse matrix or array")
+        raise EncodeError(f"SciPy's {type(obj).__name__} is not a sparse matrix or array")
     if obj.format == "dia":
         return _diagonals(obj)
-    coo = obj.tocoo(copy=False)  # stored zeros and duplicates stay
+    # Stored zeros and duplicates are kept.
+    coo = obj.tocoo(copy=False)
     return Sparse(
         np.stack(getattr(coo, "coords", None) or (coo.row, coo.col), axis=1),
         plain(coo.data),
@@ -36,7 +37,7 @@ def about(obj: Any) -> dict[str, str]:
 
 
 def _diagonals(obj: Any) -> Sparse:
-    """tocoo() would drop the zeros, and -0.0 with them."""
+    """Return a DIA matrix with its stored zeros, which tocoo() would drop, also -0.0."""
     columns = np.arange(obj.data.shape[1])
     rows = columns - np.asarray(obj.offsets, np.int64)[:, None]
     inside = (rows >= 0) & (rows < obj.shape[0]) & (columns < obj.shape[1])
@@ -49,12 +50,14 @@ def _diagonals(obj: Any) -> Sparse:
 
 def from_tensor(tensor: Tensor, device: Any, cast: bool) -> Any:
     if isinstance(tensor, Ragged):
-        raise EncodeError("SciPy has no ragged arrays; pass x.values and each of x.row_splits")
+        raise EncodeError(
+            "SciPy has no ragged arrays", hint="pass x.values and each of x.row_splits"
+        )
     if not isinstance(tensor, Sparse):
         return fit(tensor, lambda row: True, "SciPy", cast)
     if len(tensor.values.shape) != 1 or not tensor.shape:
         what = "hybrid sparse tensors" if tensor.shape else "sparse arrays without dimensions"
-        raise EncodeError(f"SciPy has no {what}; pass x.to_dense()")
+        raise EncodeError(f"SciPy has no {what}", hint="pass x.to_dense()")
     values: Array = fit(tensor.values, _holds, "SciPy", cast)
     return _sparse().coo_array((values, tuple(tensor.indices.T)), shape=tensor.shape)
 

@@ -1,5 +1,6 @@
-"""TensorFlow: eager tensors and variables, SparseTensor, RaggedTensor, IndexedSlices. Symbolic
-tensors have no values to write.
+"""TensorFlow: eager tensors and variables, SparseTensor and RaggedTensor.
+
+Symbolic tensors have no values, so they are an error.
 """
 
 from __future__ import annotations
@@ -28,21 +29,18 @@ def to_tensor(obj: Any) -> Tensor:
     if isinstance(obj, (tf.Tensor, tf.Variable)):
         return _dense(obj)
     if isinstance(obj, tf.TensorShape):
-        raise EncodeError("a TensorShape is no tensor; pass x.as_list()")
-    hint = (
-        "; tf.convert_to_tensor(x) makes a tensor of it"
-        if isinstance(obj, tf.IndexedSlices)
-        else ""
-    )
-    raise EncodeError(f"{type(obj).__name__} is no tensor with values{hint}")
+        raise EncodeError("a TensorShape is not a tensor", hint="pass x.as_list()")
+    hint = "pass tf.convert_to_tensor(x)" if isinstance(obj, tf.IndexedSlices) else None
+    raise EncodeError(f"{type(obj).__name__} is not a tensor with values", hint=hint)
 
 
 def about(obj: Any) -> dict[str, str]:
-    part = getattr(obj, "values", obj)  # a SparseTensor or RaggedTensor is where its values are
-    found = {"device": str(getattr(part, "device", "") or "cpu")}
+    # The device of a SparseTensor or RaggedTensor is that of its values.
+    part = getattr(obj, "values", obj)
+    facts = {"device": str(getattr(part, "device", "") or "cpu")}
     if isinstance(obj, _tf().Variable):
-        found["name"] = str(obj.name)
-    return found
+        facts["name"] = str(obj.name)
+    return facts
 
 
 def _dense(obj: Any) -> Array | Strings:
@@ -51,17 +49,17 @@ def _dense(obj: Any) -> Array | Strings:
         obj = obj.read_value() if tf.executing_eagerly() else obj
     if not hasattr(obj, "numpy") or tf.is_symbolic_tensor(obj):
         raise EncodeError(
-            "a symbolic tensor (inside tf.function or Dataset.map) has no values yet; keep tf.io"
-            " there, or wrap the call in tf.py_function"
+            "a symbolic tensor (inside tf.function or Dataset.map) has no values",
+            hint="use tf.io there, or wrap the call in tf.py_function",
         )
     if obj.dtype == tf.string:
         return strings(obj.numpy() if obj.shape.rank else np.array(obj.numpy(), object))
     row = dtypes.BY_TF.get(obj.dtype.as_datatype_enum)
     if row is None or row.reading_only:
-        way = "tf.bitcast it to its integer type first" if row else "it holds no data"
-        raise EncodeError(f"tensors of {obj.dtype.name} cannot be written; {way}")
-    # Unlike .numpy(), asarray does not copy a tensor that lies in host memory; but it fails on
-    # scalars of ml_dtypes.
+        hint = "tf.bitcast it to its integer type first" if row else None
+        raise EncodeError(f"tensors of dtype {obj.dtype.name} cannot be written", hint=hint)
+    # Unlike .numpy(), asarray does not copy a tensor in host memory, but it fails for scalars of
+    # ml_dtypes.
     return plain(np.asarray(obj if obj.shape.rank else obj.numpy(), row.numpy))
 
 
@@ -82,7 +80,9 @@ def from_tensor(tensor: Tensor, device: Any, cast: bool) -> Any:
     with tf.device(device):
         if isinstance(tensor, Sparse):
             if tensor.values.ndim != 1:
-                raise EncodeError("TensorFlow has no hybrid sparse tensors; convert x.to_dense()")
+                raise EncodeError(
+                    "TensorFlow has no hybrid sparse tensors", hint="pass x.to_dense()"
+                )
             return tf.SparseTensor(
                 tf.constant(tensor.indices),
                 _constant(tf, tensor.values),

@@ -1,7 +1,7 @@
 """PyTorch: dense, sparse and nested tensors.
 
-torch knows no read-only memory, so `from_tensor` lends it writable memory only and copies the rest.
-`to_tensor` lends the tensor's own.
+torch has no read-only memory, so `from_tensor` shares writable memory only and copies any other.
+`to_tensor` shares the memory of the tensor.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from .casting import fit
 from .numpy import plain
 
 _PAIRS = "float4_e2m1fn_x2"
-"""torch's dtype of two float4_e2m1fn an element, the first in the lower half."""
+"""torch's dtype with two float4_e2m1fn per element, the first in the lower half."""
 _BITS = {"bfloat16": "int16"} | dict.fromkeys(
     ("float8_e5m2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"),
     "uint8",
 )
-"""What NumPy lacks and ml_dtypes has passes between torch and NumPy as integers of the same width.
-"""
+"""Dtypes that NumPy has from ml_dtypes are passed to torch as integers of the same width."""
 
 
 @functools.cache
@@ -36,24 +35,30 @@ def _torch() -> Any:
 
 
 def to_tensor(obj: Any) -> Tensor | list[Array]:
-    """A nested tensor of the strided layout is a list of arrays: its parts may differ in every
-    dimension.
+    """Return a torch tensor as our tensor.
+
+    A nested tensor of the strided layout becomes a list of arrays, because its parts may differ in
+    every dimension.
     """
     torch = _torch()
     if not isinstance(obj, torch.Tensor):
-        hint = {"Module": "; pass x.state_dict()", "Size": "; pass tuple(x)"}
-        found = next(
-            (hint[base.__name__] for base in type(obj).__mro__ if base.__name__ in hint), ""
+        hints = {"Module": "pass x.state_dict()", "Size": "pass tuple(x)"}
+        raise EncodeError(
+            f"torch's {type(obj).__name__} is not a tensor",
+            hint=next(
+                (hints[base.__name__] for base in type(obj).__mro__ if base.__name__ in hints), None
+            ),
         )
-        raise EncodeError(f"torch's {type(obj).__name__} is no tensor{found}")
     if torch.nn.parameter.is_lazy(obj):
-        raise EncodeError("an uninitialized parameter has no values yet; run its lazy module once")
+        raise EncodeError(
+            "an uninitialized parameter has no values", hint="run its lazy module once"
+        )
     if obj.is_nested:
         return (
             _jagged(obj) if obj.layout is torch.jagged else [_dense(part) for part in obj.unbind()]
         )
     if obj.layout is torch.sparse_coo:
-        # indices() would refuse an uncoalesced one
+        # indices() would raise for an uncoalesced tensor.
         return Sparse(_dense(obj._indices()).T, _dense(obj._values()), obj.shape)
     if obj.layout in (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc):
         return _compressed(obj)
@@ -65,8 +70,9 @@ def about(obj: Any) -> dict[str, str]:
 
 
 def identity(obj: Any) -> Hashable | None:
-    """Equal for two living tensors that are the same memory seen the same way, as tied weights are;
-    None for what cannot be compared.
+    """Return a key that is equal for tensors that are the same view of the same memory.
+
+    Tied weights are such tensors. Returns None for tensors that cannot be compared.
     """
     torch = _torch()
     if (
@@ -88,34 +94,35 @@ def identity(obj: Any) -> Hashable | None:
 
 
 def _refusal(obj: Any) -> str | None:
-    """Why a tensor has no values of its own. Reading it all the same may give garbage, not an
-    error.
+    """Return why a tensor has no values of its own and what to do, or None if it has.
+
+    Reading such a tensor may return garbage instead of raising an error.
     """
     torch = _torch()
     if torch.nn.parameter.is_lazy(obj) or obj.is_nested:
         return "it has no memory of its own"
     if obj.is_meta:
-        return "a meta tensor has no values; load them, or materialize it on a device"
+        return "a meta tensor has no values; load it, or materialize it on a device"
     if torch._C._functorch.is_functorch_wrapped_tensor(obj) or torch._is_functional_tensor(obj):
         return (
-            "a tensor inside torch.func (vmap, grad, functionalize) has no values; call this"
-            " outside of it"
+            "a tensor inside torch.func (vmap, grad, functionalize) has no values; call this outside"
+            " of the function"
         )
     if type(obj).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         return (
-            f"a {type(obj).__name__} is no plain tensor (fake, distributed or masked ones are not);"
-            " pass the tensor that it stands for"
+            f"a {type(obj).__name__} is not a plain tensor (but fake, distributed or masked); pass"
+            " the tensor that it represents"
         )
     if obj.is_quantized:
         return (
-            "a quantized tensor is more than its integers; pass x.dequantize(), or x.int_repr() and"
-            " its scale and zero point"
+            "a quantized tensor would lose its scale and zero point; pass x.dequantize(), or"
+            " x.int_repr() and both of them"
         )
     if obj.layout is not torch.strided:
         return f"a tensor of layout {obj.layout} cannot be read; pass x.to_dense()"
     if obj.numel() and not obj.untyped_storage().nbytes():
         return (
-            "the memory of this tensor was freed (as FSDP does with what is sharded); gather it"
+            "the memory of this tensor was freed (as FSDP does with sharded tensors); gather it"
             " first"
         )
     return None
@@ -135,7 +142,7 @@ def _dense(obj: Any) -> Array:
 
 
 def _unpaired(codes: Array) -> Array:
-    """Both halves of each byte: the last dimension is twice as long."""
+    """Return both halves of each byte: the last dimension is twice as long."""
     shape = (*codes.shape[:-1], 2 * codes.shape[-1]) if codes.ndim else (2,)
     halves = dtypes.unpack(4, codes.reshape(-1))
     return halves.view(dtypes.BY_NAME["float4_e2m1fn"].numpy).reshape(shape)
@@ -147,15 +154,16 @@ def _row(dtype: Any) -> dtypes.DType:
     row = dtypes.BY_NAME.get(name)
     if row is None or not _holds(row):
         raise EncodeError(
-            f"no format holds torch's {name}; convert it with x.to(...), or pass its bytes:"
-            " x.view(torch.uint8)"
+            f"torch's {name} is not supported",
+            hint="convert it with x.to(...), or pass its bytes: x.view(torch.uint8)",
         )
     return row
 
 
 def _holds(row: dtypes.DType) -> bool:
-    """torch also names int4 and the like, but has no tensors of them: nothing can be computed with
-    them, nor read.
+    """Return whether torch has tensors of a dtype.
+
+    torch also names int4 and the like, but has no operations for them, not even reading.
     """
     return hasattr(_torch(), row.name) and (row.numpy.isbuiltin == 1 or row.name in _BITS)
 
@@ -163,10 +171,11 @@ def _holds(row: dtypes.DType) -> bool:
 def _jagged(obj: Any) -> Ragged:
     if obj._ragged_idx != 1:
         raise EncodeError(
-            f"a nested tensor whose ragged dimension is {obj._ragged_idx}; transpose it to"
-            " dimension 1"
+            f"the ragged dimension of a nested tensor must be 1, not {obj._ragged_idx}",
+            hint="transpose it",
         )
-    if obj.lengths() is not None:  # rows with gaps between them, as nested.narrow makes
+    # Rows may have gaps between them, as nested.narrow makes.
+    if obj.lengths() is not None:
         obj = obj.contiguous()
     splits = _dense(obj.offsets()).astype(np.int64, copy=False)
     values = _dense(obj.values())[splits[0] : splits[-1]]
@@ -174,8 +183,9 @@ def _jagged(obj: Any) -> Ragged:
 
 
 def _compressed(obj: Any) -> Sparse:
-    """CSR, CSC, BSR and BSC as COO, batched and hybrid ones too. The values stay in the order in
-    which they are stored.
+    """Return CSR, CSC, BSR and BSC tensors as COO, also batched and hybrid ones.
+
+    The values stay in the order in which they are stored.
     """
     torch = _torch()
     by_row = obj.layout in (torch.sparse_csr, torch.sparse_bsr)
@@ -186,8 +196,9 @@ def _compressed(obj: Any) -> Sparse:
         np.tile(np.arange(starts.shape[-1] - 1), math.prod(batch)), np.diff(starts).reshape(-1)
     )
     values = values.reshape(count, *values.shape[minor.ndim :])
+    # CSR and CSC are BSR and BSC with blocks of one value.
     if obj.layout in (torch.sparse_csr, torch.sparse_csc):
-        values = values[:, None, None]  # blocks of one by one
+        values = values[:, None, None]
     _, high, wide, *inner = values.shape
     rows, columns = (major, minor.reshape(-1)) if by_row else (minor.reshape(-1), major)
     cells: list[Array] = (
@@ -207,7 +218,7 @@ def from_tensor(tensor: Tensor, device: Any, cast: bool) -> Any:
     if isinstance(tensor, Sparse):
         order = tensor.order
         values = _lend(tensor.values, device, cast)
-        # contiguous: not every kernel of torch looks at the strides
+        # Not every kernel of torch respects the strides, so the indices are made contiguous.
         indices = _lend(tensor.indices.T, device, cast)
         coalesced = order.sorted and not order.duplicates
         return torch.sparse_coo_tensor(
@@ -216,18 +227,18 @@ def from_tensor(tensor: Tensor, device: Any, cast: bool) -> Any:
     if isinstance(tensor, Ragged):
         if tensor.ragged_rank > 1:
             raise EncodeError(
-                f"torch's nested tensors have one ragged dimension, not {tensor.ragged_rank};"
-                " convert the rows one by one"
+                f"torch's nested tensors have one ragged dimension, not {tensor.ragged_rank}",
+                hint="convert the rows one by one",
             )
         if tensor.uniform[0] is not None:
             raise EncodeError(
-                "torch has no ragged dimension whose rows have one length; reshape x.values, which"
-                " are dense"
+                "torch has no ragged dimension of uniform length",
+                hint="reshape x.values, which are dense",
             )
         if tensor.row_splits[0].dtype != np.int64:
             raise EncodeError(
-                "torch's nested tensors have int64 offsets; pass tw.Ragged(x.values,"
-                " x.row_splits[0].astype('int64'))"
+                "torch's nested tensors need int64 offsets",
+                hint="pass tw.Ragged(x.values, x.row_splits[0].astype('int64'))",
             )
         return torch.nested.nested_tensor_from_jagged(
             _lend(tensor.values, device, cast), _lend(tensor.row_splits[0], device, cast)
@@ -242,6 +253,6 @@ def _lend(values: Any, device: Any, cast: bool) -> Any:
         array = array.copy()
     name = dtypes.of(array.dtype).name
     bits = _BITS.get(name)
-    found = torch.from_numpy(array if bits is None else array.view(bits))
-    found = found if bits is None else found.view(getattr(torch, name))
-    return found if device is None else found.to(device)
+    lent = torch.from_numpy(array if bits is None else array.view(bits))
+    lent = lent if bits is None else lent.view(getattr(torch, name))
+    return lent if device is None else lent.to(device)

@@ -1,9 +1,13 @@
-"""tf.io's names, arguments and meaning, without TensorFlow.
+"""tf.io without TensorFlow: the same names, arguments and meaning.
 
-Results are bytes and arrays, so `.numpy()` is dropped: string tensors are object arrays of bytes (a
-scalar is bytes). dtypes are tf.DType, NumPy dtypes or names; `name=` is ignored. Inside
-`tf.function` or `Dataset.map` tensors are symbolic and raise EncodeError: keep `tf.io` there.
-Reading is strict; `tf_compat=True` accepts what TensorFlow accepts.
+Results are arrays and bytes, so `.numpy()` is dropped: a string tensor is an object array of bytes,
+a string scalar is bytes. dtypes are tf.DType, NumPy dtypes or names, and `name=` is ignored.
+Symbolic tensors, as inside `tf.function` or `Dataset.map`, raise EncodeError: use `tf.io` there.
+Decoding is strict; `tf_compat=True` accepts whatever TensorFlow accepts.
+
+>>> import tensorwire as tw
+>>> tw.io.parse_tensor(tw.io.serialize_tensor([1.0, 2.0]), "float32")
+array([1., 2.], dtype=float32)
 """
 
 from __future__ import annotations

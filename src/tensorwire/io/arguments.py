@@ -1,6 +1,4 @@
-"""What the functions here take and give: tensors and strings of any framework in, arrays and bytes
-out, as TensorFlow would.
-"""
+"""Arguments and results of tf.io functions: tensors of any framework in, arrays and bytes out."""
 
 from __future__ import annotations
 
@@ -15,8 +13,10 @@ from ..core.tensors import Array, Strings, TensorLike, describe
 
 
 def tensor(obj: TensorLike) -> Any:
-    """As tf.convert_to_tensor: integers in a list, NumPy's too, become int32 where they fit, else
-    int64; Python's floats become float32.
+    """Convert a value to a tensor like tf.convert_to_tensor.
+
+    Integers in a list, also NumPy's, become int32 if they fit, else int64. Python floats become
+    float32.
     """
     value = frameworks.tensor(_listed(obj))
     if (
@@ -44,7 +44,7 @@ def _all_python(obj: object) -> bool:
 
 
 def _listed(obj: TensorLike) -> Any:
-    """Nested lists in which string tensors of a framework are lists of bytes; others as they are."""
+    """Return nested lists with string tensors replaced by lists of bytes; other values unchanged."""
     if not isinstance(obj, (list, tuple)) or not _has_string_tensor(obj):
         return obj
     return _with_bytes(obj)
@@ -63,13 +63,15 @@ def _with_bytes(obj: TensorLike) -> Any:
         return [_with_bytes(item) for item in obj]
     if isinstance(obj, str):
         return obj.encode()
-    found = obj if frameworks.is_python(obj) else frameworks.leaf(obj)
-    return found.astext(False).tolist() if isinstance(found, Strings) else found
+    tensor = obj if frameworks.is_python(obj) else frameworks.leaf(obj)
+    return tensor.astext(False).tolist() if isinstance(tensor, Strings) else tensor
 
 
 def strings(obj: TensorLike) -> Strings:
-    """A string tensor of any framework, or nested lists. Without an element, lists and arrays are
-    taken for strings, as TensorFlow does."""
+    """Return a string tensor from any framework's, or from nested lists.
+
+    Empty lists and arrays count as strings, as in TensorFlow.
+    """
     value = frameworks.tensor(_listed(obj))
     if (
         isinstance(value, np.ndarray)
@@ -78,74 +80,76 @@ def strings(obj: TensorLike) -> Strings:
     ):
         return Strings.of([], value.shape, text=False)
     if not isinstance(value, Strings):
-        raise EncodeError(f"this takes a string tensor, not {describe(value)}")
+        raise EncodeError(f"expected a string tensor, not {describe(value)}")
     return value.astext(False)
 
 
 def rows(obj: TensorLike) -> Array:
-    """Strings of any kind, as an object array of bytes."""
+    """Return strings of any kind as an object array of bytes."""
     if isinstance(obj, np.ndarray) and obj.dtype == object:
         return obj
     return np.asarray(strings(obj))
 
 
 def scalar(obj: TensorLike) -> Any:
-    """One byte string, given as bytes, a buffer, or a 0-d string tensor."""
+    """Return one byte string from bytes, a buffer or a 0-d string tensor."""
     if isinstance(obj, (bytes, bytearray, memoryview)):
         return obj
     value = strings(obj)
     if value.shape != ():
-        raise SchemaError(f"this takes one string, not a tensor of shape {value.shape}")
+        raise SchemaError(f"expected one string, not a tensor of shape {value.shape}")
     return value[()]
 
 
 def objects(value: Any) -> Any:
-    """As `.numpy()` gives string tensors: object arrays of bytes, a scalar as bytes."""
+    """Return string tensors like `.numpy()`: object arrays of bytes, a scalar as bytes."""
     if not isinstance(value, Strings):
         return value
     return np.asarray(value) if value.shape else value[()]
 
 
 class Messages(NamedTuple):
-    """Serialized messages: message i is data[starts[i]:starts[i] + sizes[i]]. `one` says that it
-    was given as a scalar, not as a vector.
+    """Serialized messages: message i is data[starts[i]:starts[i] + sizes[i]].
+
+    `single` says that it was passed as a scalar, not as a vector.
     """
 
     data: Any
     starts: Array
     sizes: Array
-    one: bool
+    single: bool
 
 
-def messages(serialized: TensorLike, names: ArrayLike | None, one: bool = False) -> Messages:
-    """bytes, or a string tensor of rank 0 or 1; with `one` only rank 0. `names` has a name for
-    each, or is None.
+def messages(serialized: TensorLike, names: ArrayLike | None, single: bool = False) -> Messages:
+    """Return the messages in bytes, or in a string tensor of rank 0 or 1.
+
+    With `single`, only rank 0 is allowed. `names` has a name for each message, or is None.
     """
     if isinstance(serialized, (bytes, bytearray, memoryview)):
-        found = Messages(
+        result = Messages(
             serialized, np.zeros(1, np.int64), np.array([memoryview(serialized).nbytes]), True
         )
     elif isinstance(serialized, (list, tuple)) and all(
         isinstance(item, bytes) for item in serialized
     ):
         sizes = np.fromiter(map(len, serialized), np.int64, len(serialized))
-        found = Messages(b"".join(serialized), np.cumsum(sizes) - sizes, sizes, False)
+        result = Messages(b"".join(serialized), np.cumsum(sizes) - sizes, sizes, False)
     else:
         value = strings(serialized)
         if value.ndim > 1:
             raise SchemaError(
-                "serialized messages are one string or a vector of them, not a tensor of shape"
+                "expected one serialized message or a vector of them, not a tensor of shape"
                 f" {value.shape}"
             )
-        found = Messages(value.data, value.offsets[:-1], np.diff(value.offsets), not value.shape)
-    if one and not found.one:
-        raise SchemaError(f"this takes one serialized message, not a vector of {len(found.sizes)}")
+        result = Messages(value.data, value.offsets[:-1], np.diff(value.offsets), not value.shape)
+    if single and not result.single:
+        raise SchemaError(f"expected one serialized message, not a vector of {len(result.sizes)}")
     if names is not None and (
-        (rank := np.ndim(names)) != (0 if found.one else 1)
-        or (rank and np.shape(names)[0] not in (0, len(found.sizes)))
+        (rank := np.ndim(names)) != (0 if result.single else 1)
+        or (rank and np.shape(names)[0] not in (0, len(result.sizes)))
     ):
         raise SchemaError(
-            f"example_names of shape {np.shape(names)} do not fit {len(found.sizes)} messages; they"
-            " need the same shape"
+            f"example_names must have the shape of the messages ({len(result.sizes)}), not"
+            f" {np.shape(names)}"
         )
-    return found
+    return result

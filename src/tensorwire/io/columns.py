@@ -1,5 +1,6 @@
-"""From features to the columns that they need, and from columns to tensors. No loop here runs over
-values.
+"""Columns for tf.io features: which columns the features need, and the tensors made from them.
+
+No loop in this module runs over values.
 """
 
 from __future__ import annotations
@@ -33,52 +34,54 @@ DENSE, SPARSE, RAGGED = "dense", "sparse", "ragged"
 
 
 class Need(NamedTuple):
-    """A column, and what is made of it: TensorFlow lets no key be two of dense, sparse and ragged."""
+    """A column and its role. TensorFlow allows a key only one of dense, sparse and ragged."""
 
     kind: int
     length: int
     role: str
     splits: Any = None
-    """The dtype of row splits, where it is ragged."""
+    """The dtype of row splits, if the column is ragged."""
 
 
 Needs = dict[Any, Need]
 
 
 def needs(features: Mapping[Any, Any], in_list: bool = False) -> Needs:
-    """The columns that features are made of, by key. `in_list` says that they are feature lists,
-    whose steps have a shape each.
+    """Return the columns that features are made of, by key.
+
+    `in_list` says that they are feature lists, whose steps each have a shape.
     """
-    found: Needs = {}
+    columns: Needs = {}
     for key, feature in features.items():
         kind = kind_of(feature.dtype)
         if isinstance(feature, FixedLenFeature):
-            _add(found, key, Need(kind, math.prod(shape_of(feature.shape, key)), DENSE))
+            _add(columns, key, Need(kind, math.prod(shape_of(feature.shape, key)), DENSE))
         elif isinstance(feature, FixedLenSequenceFeature):
             block = math.prod(shape_of(feature.shape, key))
             if not block:
                 raise SchemaError(
-                    f"blocks of shape {feature.shape} have no values, so nobody can count them",
+                    f"the shape {feature.shape} of a FixedLenSequenceFeature has no values, so its"
+                    " blocks cannot be counted",
                     tensor=str(key),
                 )
-            _add(found, key, Need(kind, block if in_list else -1, DENSE))
+            _add(columns, key, Need(kind, block if in_list else -1, DENSE))
         elif isinstance(feature, VarLenFeature):
-            _add(found, key, Need(kind, -1, SPARSE))
+            _add(columns, key, Need(kind, -1, SPARSE))
         elif isinstance(feature, SparseFeature):
             for index in _index_keys(feature, key):
-                _add(found, index, Need(INT64, -1, SPARSE))
-            _add(found, feature.value_key, Need(kind, -1, SPARSE))
+                _add(columns, index, Need(INT64, -1, SPARSE))
+            _add(columns, feature.value_key, Need(kind, -1, SPARSE))
         else:
-            _add_ragged(found, key, feature, kind)
-    return found
+            _add_ragged(columns, key, feature, kind)
+    return columns
 
 
-def _add(found: Needs, key: Key, need: Need) -> None:
-    known = found.setdefault(key, need)
-    if known != need or (known is not need and need.role == DENSE):
+def _add(columns: Needs, key: Key, need: Need) -> None:
+    existing = columns.setdefault(key, need)
+    if existing != need or (existing is not need and need.role == DENSE):
         raise SchemaError(
-            f"two features want {key!r} in different ways: {known.role} and {need.role}, or of"
-            " different types",
+            f"two features use the key {key!r} in different ways: {existing.role} and {need.role},"
+            " or with different dtypes",
             tensor=str(key),
         )
 
@@ -101,12 +104,12 @@ def _index_keys(feature: SparseFeature, key: Key) -> list[Any]:
     return keys
 
 
-def _add_ragged(found: Needs, key: Key, feature: RaggedFeature, kind: int) -> None:
+def _add_ragged(columns: Needs, key: Key, feature: RaggedFeature, kind: int) -> None:
     splits = splits_dtype(feature.row_splits_dtype)
-    _add(found, value_key(key, feature), Need(kind, -1, RAGGED, splits))
+    _add(columns, value_key(key, feature), Need(kind, -1, RAGGED, splits))
     for partition in feature.partitions:
         if not isinstance(partition, UniformRowLength):
-            _add(found, partition.key, Need(INT64, -1, RAGGED, splits))
+            _add(columns, partition.key, Need(INT64, -1, RAGGED, splits))
 
 
 def value_key(key: Key, feature: RaggedFeature) -> Any:
@@ -114,11 +117,10 @@ def value_key(key: Key, feature: RaggedFeature) -> Any:
 
 
 def read_examples(messages: Messages, wanted: Needs, tf_compat: bool) -> dict[Any, Filled]:
-    """The columns of Examples."""
-    if not tf_compat or messages.one:
+    """Return the decoded columns of Examples by key."""
+    if not tf_compat or messages.single:
         return _read(messages, wanted, int(tf_compat))
-    # In a batch TensorFlow passes over unset Features for dense tensors, and lets them count for
-    # others.
+    # In a batch, TensorFlow skips unset Features for dense tensors, but counts them for other ones.
     dense = {key: need for key, need in wanted.items() if need.role == DENSE}
     others = {key: need for key, need in wanted.items() if need.role != DENSE}
     return {**_read(messages, dense, 1), **_read(messages, others, 2)}
@@ -141,7 +143,7 @@ def _fill(messages: Messages, wanted: list[Column], sequence: bool, compat: int)
 def read_sequences(
     messages: Messages, context: Needs, lists: Needs, tf_compat: bool
 ) -> tuple[dict[Any, Filled], dict[Any, Filled]]:
-    """The columns of SequenceExamples: of their contexts, and of their feature lists."""
+    """Return the decoded columns of SequenceExamples: of the contexts, and of the feature lists."""
     wanted = _columns(context) + _columns(lists, in_list=True)
     filled = _fill(messages, wanted, True, int(tf_compat))
     return dict(zip(context, filled, strict=False)), dict(
@@ -154,46 +156,47 @@ def _bytes(key: Key) -> bytes:
 
 
 def values_of(filled: Filled) -> Array | Strings:
-    """All values of a column, flat."""
+    """Return all values of a column, flat."""
     if filled.offsets is None:
         return filled.values
     return trusted(Strings, filled.values, filled.offsets, (len(filled.offsets) - 1,), False)
 
 
 def objects_of(filled: Filled) -> Array:
-    """The same with an array of bytes objects for strings, as `.numpy()` gives."""
+    """Return all values of a column, with strings as an object array of bytes."""
     return np.asarray(values_of(filled))
 
 
 def dense(
-    filled: Filled, key: Key, shape: tuple[int, ...], default: Array | None, one: bool
+    filled: Filled, key: Key, shape: tuple[int, ...], default: Array | None, single: bool
 ) -> Any:
-    """[rows, *shape], with the default where a record lacks the feature."""
+    """Return a tensor [rows, *shape], with the default where a record lacks the feature."""
     values = objects_of(filled).reshape(len(filled.present), *shape)
     missing = np.flatnonzero(~filled.present)
     if len(missing):
         if default is None or not default.size:
-            raise missing_error(key, int(missing[0]), "; default_value= fills in")
+            raise missing_error(key, int(missing[0]), "pass a default_value=")
         values[missing] = default
-    if not one:
+    if not single:
         return values
     return values.item() if filled.offsets is not None and not shape else values.reshape(shape)
 
 
 def missing_error(key: Key, record: int, hint: str) -> SchemaError:
     return SchemaError(
-        f"the feature {key!r} is missing{hint}", tensor=str(key), record=record, format=FORMAT
+        f"the feature {key!r} is missing", tensor=str(key), record=record, format=FORMAT, hint=hint
     )
 
 
 def padded(values: Array, counts: Array, padding: bytes | np.generic) -> Array:
-    """Rows of `values`, one after the other, as a matrix as wide as the longest."""
+    """Return rows of `values` as a matrix as wide as the longest row."""
     rows, width = len(counts), int(counts.max(initial=0))
     size = rows * width * math.prod(values.shape[1:]) * values.dtype.itemsize
     if size > max(DEFAULT.tensor, 2 * values.nbytes):
         raise LimitError(
-            f"padding {rows} records to {width} steps would take {size} bytes; read fewer at once",
+            f"padding {rows} records to {width} steps would take {size} bytes",
             format=FORMAT,
+            hint="parse fewer records at once",
         )
     out: Array = np.full((rows, width, *values.shape[1:]), padding, values.dtype)
     out[np.arange(width) < counts[:, None]] = values
@@ -201,41 +204,41 @@ def padded(values: Array, counts: Array, padding: bytes | np.generic) -> Array:
 
 
 def blocks(
-    filled: Filled, key: Key, shape: tuple[int, ...], padding: bytes | np.generic, one: bool
+    filled: Filled, key: Key, shape: tuple[int, ...], padding: bytes | np.generic, single: bool
 ) -> Array:
-    """A feature of any number of blocks of `shape`: [rows, most blocks, *shape]."""
+    """Return a feature with any number of blocks of `shape` as [rows, most blocks, *shape]."""
     assert filled.splits is not None
     block, counts = math.prod(shape), np.diff(filled.splits)
     if (counts % block).any():
         row = int(np.flatnonzero(counts % block)[0])
-        why = (
-            f"the feature {key!r} has {counts[row]} values, which are no whole blocks of shape"
+        message = (
+            f"the feature {key!r} has {counts[row]} values, which is not a multiple of the shape"
             f" {shape}"
         )
-        raise SchemaError(why, tensor=str(key), record=row, format=FORMAT)
+        raise SchemaError(message, tensor=str(key), record=row, format=FORMAT)
     values = objects_of(filled).reshape(-1, *shape)
-    return values if one else padded(values, counts // block, padding)
+    return values if single else padded(values, counts // block, padding)
 
 
 def places(splits: Array) -> tuple[Array, Array]:
-    """For each value the number of its row, and its place in the row."""
+    """Return the row of each value, and its position in the row."""
     counts = np.diff(splits)
     return np.repeat(np.arange(len(counts)), counts), np.arange(splits[-1]) - np.repeat(
         splits[:-1], counts
     )
 
 
-def sparse(filled: Filled, one: bool) -> Sparse:
-    """[rows, most values]; in a single one [values]."""
+def sparse(filled: Filled, single: bool) -> Sparse:
+    """Return a Sparse [rows, most values]; of a single record [values]."""
     assert filled.splits is not None
     row, column = places(filled.splits)
     widest = int(np.diff(filled.splits).max(initial=0))
-    indices = column[:, None] if one else np.column_stack([row, column])
+    indices = column[:, None] if single else np.column_stack([row, column])
     return trusted(
         Sparse,
         indices,
         values_of(filled),
-        np.array([widest] if one else [len(filled.splits) - 1, widest]),
+        np.array([widest] if single else [len(filled.splits) - 1, widest]),
     )
 
 

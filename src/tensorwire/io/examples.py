@@ -1,4 +1,4 @@
-"""tf.train.Example messages as tensors."""
+"""tf.io.parse_example and parse_single_example."""
 
 from __future__ import annotations
 
@@ -35,15 +35,18 @@ def parse_example(
     *,
     tf_compat: bool = False,
 ) -> dict[Any, Any]:
-    """A batch of serialized Examples as one tensor for each feature; one Example (a scalar) gives
-    tensors without the batch dimension.
+    """Parse a batch of serialized Examples into a dict of tensors, one per feature.
 
-    >>> from tensorwire.io import FixedLenFeature, VarLenFeature
+    `serialized` is a vector of serialized messages, or a scalar, which gives tensors without the
+    batch dimension. `features` maps keys to feature classes of `tw.io` or `tf.io`. Raises
+    DecodeError for invalid messages and SchemaError for messages that do not fit the features.
+
+    >>> import tensorwire as tw
     >>> record = bytes.fromhex("0a0d0a0b0a016112061a040a020503")  # {"a": [5, 3]}
-    >>> parse_example([record, record], {"a": FixedLenFeature([2], "int64")})
+    >>> tw.io.parse_example([record, record], {"a": tw.io.FixedLenFeature([2], "int64")})
     {'a': array([[5, 3],
            [5, 3]])}
-    >>> parse_example([record, b""], {"a": VarLenFeature("int64")})["a"].shape
+    >>> tw.io.parse_example([record, b""], {"a": tw.io.VarLenFeature("int64")})["a"].shape
     (2, 2)
     """
     return _parse(arguments.messages(serialized, example_names), features, tf_compat)
@@ -57,37 +60,40 @@ def parse_single_example(
     *,
     tf_compat: bool = False,
 ) -> dict[Any, Any]:
-    """One serialized Example as one tensor for each feature.
+    """Parse one serialized Example into a dict of tensors, one per feature.
 
-    >>> from tensorwire.io import FixedLenFeature
-    >>> parse_single_example(b"", {"a": FixedLenFeature([], "string", default_value="none")})
+    The arguments and errors are those of `parse_example`.
+
+    >>> import tensorwire as tw
+    >>> features = {"a": tw.io.FixedLenFeature([], "string", default_value="none")}
+    >>> tw.io.parse_single_example(b"", features)
     {'a': b'none'}
     """
-    return _parse(arguments.messages(serialized, example_names, one=True), features, tf_compat)
+    return _parse(arguments.messages(serialized, example_names, single=True), features, tf_compat)
 
 
 def _parse(messages: arguments.Messages, features: FeatureSpecs, tf_compat: bool) -> dict[Any, Any]:
     if not features:
-        raise SchemaError(f"which features? {features!r} names none")
+        raise SchemaError(f"features must name at least one feature, not {features!r}")
     wanted = given(features, FEATURES)
     for key, feature in wanted.items():
         if isinstance(feature, FixedLenSequenceFeature) and not feature.allow_missing:
             raise SchemaError(
-                f"the FixedLenSequenceFeature {key!r} needs allow_missing=True outside of"
-                " SequenceExamples",
+                f"the FixedLenSequenceFeature {key!r} of an Example needs allow_missing=True",
                 tensor=str(key),
             )
     defaults = {key: default(key, feature) for key, feature in wanted.items()}
-    found = columns.read_examples(messages, columns.needs(wanted), tf_compat)
+    filled = columns.read_examples(messages, columns.needs(wanted), tf_compat)
     return {
-        key: tensor_of(key, feature, defaults[key], found, messages.one, tf_compat)
+        key: tensor_of(key, feature, defaults[key], filled, messages.single, tf_compat)
         for key, feature in wanted.items()
     }
 
 
 def default(key: Key, feature: Feature) -> Any:
-    """A feature's default as an array, the padding of a FixedLenSequenceFeature as a number or
-    bytes, or None.
+    """Return the default of a feature as an array, or None.
+
+    For a FixedLenSequenceFeature, return the padding as a number or bytes.
     """
     if isinstance(feature, FixedLenSequenceFeature):
         kind = kind_of(feature.dtype)
@@ -104,49 +110,56 @@ def default(key: Key, feature: Feature) -> Any:
 
 
 def tensor_of(
-    key: Key, feature: Feature, default: Any, found: dict[Any, Filled], one: bool, tf_compat: bool
+    key: Key,
+    feature: Feature,
+    default: Any,
+    filled: dict[Any, Filled],
+    single: bool,
+    tf_compat: bool,
 ) -> Any:
+    """Return the tensor of a feature from the decoded columns."""
     if isinstance(feature, FixedLenFeature):
-        return columns.dense(found[key], key, shape_of(feature.shape, key), default, one)
+        return columns.dense(filled[key], key, shape_of(feature.shape, key), default, single)
     if isinstance(feature, FixedLenSequenceFeature):
-        return columns.blocks(found[key], key, shape_of(feature.shape, key), default, one)
+        return columns.blocks(filled[key], key, shape_of(feature.shape, key), default, single)
     if isinstance(feature, VarLenFeature):
-        return columns.sparse(found[key], one)
+        return columns.sparse(filled[key], single)
     if isinstance(feature, SparseFeature):
-        return _merged(key, feature, found, one, tf_compat)
-    return partitions.ragged(key, feature, found, one, tf_compat)
+        return _merged(key, feature, filled, single, tf_compat)
+    return partitions.ragged(key, feature, filled, single, tf_compat)
 
 
 def _merged(
-    key: Key, feature: SparseFeature, found: dict[Any, Filled], one: bool, tf_compat: bool
+    key: Key, feature: SparseFeature, filled: dict[Any, Filled], single: bool, tf_compat: bool
 ) -> Sparse:
-    """Values at the indices that other features give. TensorFlow lets records have more values than
-    indices if others have fewer.
+    """Return values at the indices that other features hold.
+
+    TensorFlow lets a record have more values than indices if others have fewer.
     """
-    single = isinstance(feature.index_key, str)
+    is_string = isinstance(feature.index_key, str)
     index_keys, sizes = (
         ([feature.index_key], [feature.size])
-        if single
+        if is_string
         else (list(feature.index_key), list(feature.size))
     )
-    values = found[feature.value_key]
+    values = filled[feature.value_key]
     for index in index_keys:
-        splits, expected = found[index].splits, values.splits
+        splits, expected = filled[index].splits, values.splits
         assert splits is not None and expected is not None
         if splits[-1] != expected[-1] or (not tf_compat and not np.array_equal(splits, expected)):
             record = int(np.flatnonzero(splits != expected)[0]) - 1
-            why = (
+            message = (
                 f"the features {index!r} and {feature.value_key!r} of the SparseFeature {key!r}"
                 " have different numbers of values"
             )
-            raise SchemaError(why, tensor=str(key), record=record, format=FORMAT)
-    first = found[index_keys[0]]
+            raise SchemaError(message, tensor=str(key), record=record, format=FORMAT)
+    first = filled[index_keys[0]]
     assert first.splits is not None
     row, _ = columns.places(first.splits)
     indices = np.column_stack(
-        ([] if one else [row]) + [found[index].values for index in index_keys]
+        ([] if single else [row]) + [filled[index].values for index in index_keys]
     )
-    shape = ([] if one else [len(first.present)]) + [int(size) for size in sizes]
+    shape = ([] if single else [len(first.present)]) + [int(size) for size in sizes]
     try:
         merged = Sparse(indices, columns.values_of(values), shape)
     except EncodeError as error:

@@ -1,7 +1,7 @@
-"""What to read of an Example: tf.io's feature classes, with the same fields, defaults and looks.
-TensorFlow's own are taken too.
+"""tf.io's feature classes, which say what to read of an Example.
 
-dtypes are tf.DType, NumPy dtypes or names; an Example holds only float32, int64 and strings.
+They have the fields, defaults and repr of TensorFlow's classes, which are accepted too. dtypes are
+tf.DType, NumPy dtypes or names; an Example holds only float32, int64 and strings.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from ..wire.example import BYTES, FLOAT, INT64
 from . import arguments
 
 _CAST = {BYTES: "O", FLOAT: "biuf", INT64: "biu"}
-"""The kinds of NumPy dtypes that a default may have."""
+"""The kinds of NumPy dtypes that a default may have, by kind of list."""
 NUMPY = {BYTES: np.dtype(object), FLOAT: np.dtype(np.float32), INT64: np.dtype(np.int64)}
 
 
 class FixedLenFeature(NamedTuple):
-    """A dense tensor: every record has as many values as `shape`, or takes `default_value`.
+    """A dense tensor: every record has as many values as `shape`, or gets `default_value`.
 
-    >>> FixedLenFeature([2], "float32")
+    >>> import tensorwire as tw
+    >>> tw.io.FixedLenFeature([2], "float32")
     FixedLenFeature(shape=[2], dtype='float32', default_value=None)
     """
 
@@ -39,7 +40,8 @@ class FixedLenFeature(NamedTuple):
 class VarLenFeature(NamedTuple):
     """A sparse tensor [batch, most values in a record].
 
-    >>> VarLenFeature("int64")
+    >>> import tensorwire as tw
+    >>> tw.io.VarLenFeature("int64")
     VarLenFeature(dtype='int64')
     """
 
@@ -47,11 +49,13 @@ class VarLenFeature(NamedTuple):
 
 
 class SparseFeature(NamedTuple):
-    """A sparse tensor whose values are one feature, and whose indices are others, one for each
-    dimension of `size`.
+    """A sparse tensor whose values and indices are separate features.
 
-    >>> SparseFeature(index_key=["x", "y"], value_key="v", dtype="float32", size=[640,
-    ...     480]).already_sorted
+    `value_key` names the feature with the values, `index_key` one feature for each dimension of
+    `size`.
+
+    >>> import tensorwire as tw
+    >>> tw.io.SparseFeature(["x", "y"], "v", "float32", size=[640, 480]).already_sorted
     False
     """
 
@@ -63,10 +67,10 @@ class SparseFeature(NamedTuple):
 
 
 class FixedLenSequenceFeature(NamedTuple):
-    """A dense tensor of a variable number of blocks of `shape`, padded to the longest record of the
-    batch.
+    """A dense tensor with a varying number of blocks of `shape`, padded to the longest record.
 
-    >>> FixedLenSequenceFeature([], "int64", allow_missing=True).default_value is None
+    >>> import tensorwire as tw
+    >>> tw.io.FixedLenSequenceFeature([], "int64", allow_missing=True).default_value is None
     True
     """
 
@@ -114,10 +118,14 @@ class _RaggedFields(NamedTuple):
 
 
 class RaggedFeature(_RaggedFields):
-    """A ragged tensor: the values of a record, split into rows by other features of it, from the
-    outermost dimension to the innermost.
+    """A ragged tensor: the values of a record, split into rows by other features.
 
-    >>> RaggedFeature("int64", value_key="v", partitions=[RaggedFeature.RowSplits("s")]).partitions
+    `partitions` go from the outermost dimension to the innermost. Raises SchemaError or TypeError
+    for invalid arguments.
+
+    >>> import tensorwire as tw
+    >>> splits = tw.io.RaggedFeature.RowSplits("s")
+    >>> tw.io.RaggedFeature("int64", value_key="v", partitions=[splits]).partitions
     (RowSplits(key='s'),)
     """
 
@@ -133,13 +141,13 @@ class RaggedFeature(_RaggedFields):
         validate: bool = False,
     ) -> RaggedFeature:
         if value_key is not None and (not isinstance(value_key, str) or not value_key):
-            raise SchemaError(f"value_key is a feature's name, not {value_key!r}")
+            raise SchemaError(f"value_key must be the name of a feature, not {value_key!r}")
         if not isinstance(partitions, (list, tuple)):
             raise TypeError(
-                f"partitions is a list of RowSplits(key) and the like, not {partitions!r}"
+                f"partitions must be a list of partitions such as RowSplits(key), not {partitions!r}"
             )
         if not isinstance(validate, bool):
-            raise TypeError(f"validate is a bool, not {validate!r}")
+            raise TypeError(f"validate must be a bool, not {validate!r}")
         kind_of(dtype)
         splits_dtype(row_splits_dtype)
         return super().__new__(
@@ -158,31 +166,34 @@ _PARTITION_BY_NAME: dict[str, Any] = {kind.__name__: kind for kind in PARTITIONS
 
 
 def _partition(given: object) -> Any:
-    """Ours, or TensorFlow's class of the same name."""
+    """Return a partition as our class. TensorFlow's classes are recognised by name."""
     kind = _PARTITION_BY_NAME.get(type(given).__name__)
     if kind is None or not isinstance(given, tuple):
-        raise TypeError(f"{given!r} is none of {', '.join(_PARTITION_BY_NAME)}")
+        raise TypeError(
+            f"a partition must be one of {', '.join(_PARTITION_BY_NAME)}, not {given!r}"
+        )
     return given if isinstance(given, kind) else kind(*given)
 
 
 def given(features: object, allowed: Iterable[Any]) -> dict[Any, Any]:
-    """The features by key, each as our own class."""
+    """Return the features by key, each as our own class."""
     if not isinstance(features, Mapping):
-        raise SchemaError(f"features is a dict of names and features, not {features!r}")
+        raise SchemaError(f"features must be a dict of names and features, not {features!r}")
     names = [kind.__name__ for kind in allowed]
-    found = {}
+    result = {}
     for key, feature in features.items():
         name = type(feature).__name__
         if name not in names or not isinstance(feature, tuple):
             raise SchemaError(
-                f"{key!r} is a {name}, where one of {', '.join(names)} must stand", tensor=str(key)
+                f"the feature {key!r} must be one of {', '.join(names)}, not {name}",
+                tensor=str(key),
             )
-        found[key] = feature if isinstance(feature, _BY_NAME[name]) else _BY_NAME[name](*feature)
-    return found
+        result[key] = feature if isinstance(feature, _BY_NAME[name]) else _BY_NAME[name](*feature)
+    return result
 
 
 def kind_of(dtype: DTypeLike) -> int:
-    """Which of an Example's three lists holds a dtype.
+    """Return which of an Example's three lists holds a dtype.
 
     >>> kind_of("string"), kind_of(np.float32), kind_of("int64")
     (1, 2, 3)
@@ -203,44 +214,45 @@ def kind_of(dtype: DTypeLike) -> int:
 
 
 def splits_dtype(dtype: DTypeLike) -> np.dtype[Any]:
-    found = dtypes.named(dtype).numpy
-    if found not in (np.int32, np.int64):
-        raise SchemaError(f"row_splits_dtype is int32 or int64, not {found}")
-    return found
+    result = dtypes.named(dtype).numpy
+    if result not in (np.int32, np.int64):
+        raise SchemaError(f"row_splits_dtype must be int32 or int64, not {result}")
+    return result
 
 
 def shape_of(shape: object, key: Key) -> tuple[int, ...]:
-    """A shape of known dimensions."""
+    """Return a shape as a tuple. Raises SchemaError if a dimension is unknown."""
     dims = [shape] if isinstance(shape, (int, np.integer)) else shape
     if dims is None or not isinstance(dims, Iterable):
         raise SchemaError(f"the feature {key!r} needs a shape, not {shape!r}", tensor=str(key))
-    found = []
+    result = []
     for dim in dims:
-        known = getattr(dim, "value", dim)  # TensorFlow 1 had a class for dimensions
-        if not isinstance(known, (int, np.integer)) or known < 0:
-            why = (
-                "; FixedLenSequenceFeature has a first dimension that is not known"
-                if known is None
-                else ""
+        # TensorFlow 1 had a class for dimensions.
+        size = getattr(dim, "value", dim)
+        if not isinstance(size, (int, np.integer)) or size < 0:
+            hint = (
+                "FixedLenSequenceFeature has an unknown first dimension" if size is None else None
             )
             raise SchemaError(
-                f"the feature {key!r} needs a shape of known dimensions, not {shape!r}{why}",
+                f"the feature {key!r} needs a shape of known dimensions, not {shape!r}",
                 tensor=str(key),
+                hint=hint,
             )
-        found.append(int(known))
-    return tuple(found)
+        result.append(int(size))
+    return tuple(result)
 
 
 def default_of(value: TensorLike, kind: int, shape: tuple[int, ...], key: Key) -> Array:
-    """A default in its dtype and shape; as with TensorFlow it is reshaped, never repeated."""
-    with np.errstate(over="ignore"):  # 1e300 is infinite as a float32
-        found = arguments.tensor(value) if not _is_empty(value) else np.empty(0, NUMPY[kind])
-        if isinstance(found, Strings):
-            array, fits = np.asarray(found.astext(False)), kind == BYTES
+    """Return a default in its dtype and shape. Like TensorFlow, it is reshaped but never repeated."""
+    # 1e300 becomes infinite as a float32, as in TensorFlow.
+    with np.errstate(over="ignore"):
+        tensor = arguments.tensor(value) if not _is_empty(value) else np.empty(0, NUMPY[kind])
+        if isinstance(tensor, Strings):
+            array, fits = np.asarray(tensor.astext(False)), kind == BYTES
         else:
             array, fits = (
-                np.asarray(found),
-                isinstance(found, np.ndarray) and found.dtype.kind in _CAST[kind],
+                np.asarray(tensor),
+                isinstance(tensor, np.ndarray) and tensor.dtype.kind in _CAST[kind],
             )
         if not fits or (
             kind == INT64
@@ -248,14 +260,14 @@ def default_of(value: TensorLike, kind: int, shape: tuple[int, ...], key: Key) -
             and array.max(initial=0) > np.iinfo(np.int64).max
         ):
             raise SchemaError(
-                f"the default_value {value!r} of {key!r} is no"
-                f" {'string' if kind == BYTES else NUMPY[kind]}",
+                f"the default_value of {key!r} must be"
+                f" {'string' if kind == BYTES else NUMPY[kind]}, not {value!r}",
                 tensor=str(key),
             )
         if array.size != math.prod(shape):
             raise SchemaError(
-                f"the default_value of {key!r} has {array.size} values, its shape {shape} another"
-                " number",
+                f"the default_value of {key!r} has {array.size} values, which does not fit its"
+                f" shape {shape}",
                 tensor=str(key),
             )
         return array.astype(NUMPY[kind]).reshape(shape)

@@ -1,12 +1,11 @@
-"""Ragged tensors from a record's values and the features that split them into rows.
+"""Ragged tensors: the values of records, split into rows by other features.
 
-A `PartitionRows` starts as [records, values]; each partition, from the innermost to the outermost, puts one
-more dimension behind the first. A single record is a batch of one whose first dimension is taken
-off in the end.
-
-TensorFlow checks partitions only with `validate=True`, and even then not that each record's
-partitions cover its own values. Here the whole is always checked, since a Ragged is one or is none,
-and the records unless `tf_compat`.
+1. A `PartitionRows` starts as [records, values].
+2. Each partition, from the innermost to the outermost, inserts a dimension after the first.
+3. A single record is a batch of one, whose first dimension is removed at the end.
+4. TensorFlow checks partitions only with `validate=True`, and even then not whether each record's
+   partitions cover its own values. Here the result is always checked, since a Ragged must be valid,
+   and each record is checked too unless `tf_compat`.
 """
 
 from __future__ import annotations
@@ -36,46 +35,53 @@ from .features import (
 
 
 class PartitionRows(NamedTuple):
+    """Values with their row splits, while partitions are applied."""
+
     values: Any
     splits: list[Array]
-    """int64, outer to inner."""
+    """int64, from outer to inner."""
     uniform: list[int | None]
 
 
 def rows_of(filled: Filled) -> PartitionRows:
-    """[records, values], or for a feature list [steps of all records, values]."""
+    """Return [records, values], or for a feature list [steps of all records, values]."""
     assert filled.splits is not None
     return PartitionRows(values_of(filled), [filled.splits], [None])
 
 
 def ragged(
-    key: Key, feature: RaggedFeature, found: Mapping[Any, Filled], one: bool, tf_compat: bool
+    key: Key, feature: RaggedFeature, filled: Mapping[Any, Filled], single: bool, tf_compat: bool
 ) -> Any:
-    """The tensor of a RaggedFeature: of one record without partitions an array, else a Ragged."""
+    """Return the tensor of a RaggedFeature as a Ragged.
+
+    Without partitions, that of a single record is an array.
+    """
     name, dtype = value_key(key, feature), splits_dtype(feature.row_splits_dtype)
     try:
-        rows = rows_of(found[name])
-        steps = found[name].steps
+        rows = rows_of(filled[name])
+        steps = filled[name].steps
         for partition in reversed(feature.partitions):
             if isinstance(partition, UniformRowLength):
                 rows = _uniform(rows, partition.length, tf_compat)
                 continue
-            part = found[partition.key]
-            if steps is not None and not np.array_equal(steps, part.steps):  # type: ignore[arg-type]
-                raise EncodeError(f"{partition.key!r} has other numbers of steps")
-            if one and steps is None and isinstance(partition, RowSplits):
-                _check_splits(partition, part.values, feature.validate)
-            # TensorFlow casts before it looks
+            column = filled[partition.key]
+            if steps is not None and (
+                column.steps is None or not np.array_equal(steps, column.steps)
+            ):
+                raise EncodeError(f"{partition.key!r} has a different number of steps")
+            if single and steps is None and isinstance(partition, RowSplits):
+                _check_splits(partition, column.values, feature.validate)
+            # TensorFlow casts the partition before it uses it.
             rows = _partitioned(
                 rows,
                 partition,
-                part,
-                part.values.astype(dtype).astype(np.int64) if tf_compat else part.values,
+                column,
+                column.values.astype(dtype).astype(np.int64) if tf_compat else column.values,
                 tf_compat,
             )
-        if steps is not None and not one:
+        if steps is not None and not single:
             rows = PartitionRows(rows.values, [steps, *rows.splits], [None, *rows.uniform])
-        elif steps is None and one:
+        elif steps is None and single:
             rows = PartitionRows(rows.values, rows.splits[1:], rows.uniform[1:])
         if not rows.splits:
             return np.asarray(rows.values) if isinstance(rows.values, Strings) else rows.values
@@ -90,13 +96,14 @@ def ragged(
 
 def _cast(splits: Array, dtype: np.dtype[Any]) -> Array:
     if dtype == np.int32 and splits[-1] > np.iinfo(np.int32).max:
-        raise EncodeError("they do not fit int32; row_splits_dtype='int64' does")
+        raise EncodeError("the row splits do not fit int32; pass row_splits_dtype='int64'")
     return splits.astype(dtype)
 
 
 def _check_splits(partition: RowSplits, splits: Array, validate: bool) -> None:
-    """The row splits of a single record are taken as they are, also by TensorFlow; none at all mean
-    no rows, unless they are validated.
+    """Raise EncodeError if the row splits of a single record do not begin with 0.
+
+    Like TensorFlow, a record without row splits has no rows, unless `validate`.
     """
     if splits[:1].any() or (validate and not len(splits)):
         raise EncodeError(f"the row splits in {partition.key!r} do not begin with 0")
@@ -111,7 +118,7 @@ def _partitioned(
     if not tf_compat and not np.array_equal(inner[new], outer):
         record = int(np.flatnonzero(inner[new] != outer)[0]) - 1
         raise EncodeError(
-            f"{partition.key!r} does not cover all values, and no others, of record or step"
+            f"{partition.key!r} does not cover exactly the values of record or step"
             f" {max(record, 0)}"
         )
     return PartitionRows(
@@ -122,10 +129,11 @@ def _partitioned(
 def _uniform(rows: PartitionRows, length: int, tf_compat: bool) -> PartitionRows:
     outer = rows.splits[0]
     if not isinstance(length, (int, np.integer)) or length <= 0:
-        raise EncodeError(f"UniformRowLength({length}) is no length of a row")
+        raise EncodeError(f"UniformRowLength({length}) is not a positive row length")
     if outer[-1] % length or (not tf_compat and (np.diff(outer) % length).any()):
-        raise EncodeError(f"the values are no whole rows of length {length}")
-    if len(rows.splits) == 1:  # nothing ragged inside: the values themselves take another shape
+        raise EncodeError(f"the number of values is not a multiple of the row length {length}")
+    # Without an inner ragged dimension, the new dimension is dense.
+    if len(rows.splits) == 1:
         return PartitionRows(
             rows.values.reshape(-1, length, *rows.values.shape[1:]), [outer // length], [None]
         )
@@ -140,10 +148,10 @@ def _uniform(rows: PartitionRows, length: int, tf_compat: bool) -> PartitionRows
 def _split(
     partition: KeyedPartition, numbers: Array, splits: Array, outer: Array, strict: bool
 ) -> tuple[Array, Array]:
-    """(where the rows of each record begin, where the values of each row begin).
+    """Return (start of the rows of each record, start of the values of each row).
 
-    `numbers` are the partition's own, `splits` where those of each record begin, `outer` where its
-    values do.
+    `numbers` are the partition's values, `splits` and `outer` the starts of each record's numbers
+    and values.
     """
     counts = np.diff(splits)
     if isinstance(partition, ValueRowIds):
@@ -167,12 +175,15 @@ def _by_row_ids(partition: ValueRowIds, ids: Array, splits: Array) -> tuple[Arra
     counts = np.diff(splits)
     inside = np.repeat(np.arange(len(counts)), counts)
     if len(ids) and (ids.min() < 0 or ((np.diff(ids) < 0) & (np.diff(inside) == 0)).any()):
-        raise EncodeError(f"the row ids in {partition.key!r} are negative or not in order")
+        raise EncodeError(f"the row ids in {partition.key!r} are negative or not sorted")
     rows: Array = np.zeros(len(counts), np.int64)
     rows[counts > 0] = ids[splits[1:][counts > 0] - 1] + 1
     new = _cumulated(rows)
     if new[-1] > DEFAULT.tensor // 8 or (len(ids) and ids.max() > DEFAULT.tensor // 8):
-        raise LimitError(f"the row ids in {partition.key!r} ask for {new[-1]} rows", format=FORMAT)
+        raise LimitError(
+            f"the row ids in {partition.key!r} imply {new[-1]} rows, which exceeds the limit",
+            format=FORMAT,
+        )
     return new, _cumulated(np.bincount(ids + np.repeat(new[:-1], counts), minlength=int(new[-1])))
 
 

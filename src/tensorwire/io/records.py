@@ -1,4 +1,4 @@
-"""tf.io.TFRecordWriter and its options, and the iterator that TensorFlow 2 no longer has."""
+"""tf.io.TFRecordWriter and TFRecordOptions, and tf_record_iterator of TensorFlow 1."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ import os
 from collections.abc import Iterator
 from typing import Self
 
-from .._errors import EncodeError
+from .._errors import UsageError
 from ..records.record_reader import RecordReader
 from ..records.record_writer import RecordWriter
 
 _TYPES = {None: None, "": None, "GZIP": "gzip", "ZLIB": "zlib", "SNAPPY": "snappy"}
 _NUMBERS = {0: "", 1: "ZLIB", 2: "GZIP"}
-"""TFRecordCompressionType of TensorFlow 1."""
+"""The values of TFRecordCompressionType in TensorFlow 1."""
 
 
 class TFRecordOptions:
     """Options for TFRecordWriter: the compression ("GZIP", "ZLIB", "SNAPPY" or "") and its level.
 
-    The other arguments tune zlib's buffers inside TensorFlow; they are accepted and have no meaning
-    here.
+    The other arguments tune zlib in TensorFlow; they are accepted and ignored. Raises EncodeError
+    for an unknown compression.
 
-    >>> TFRecordOptions("GZIP", compression_level=9).compression_type
+    >>> import tensorwire as tw
+    >>> tw.io.TFRecordOptions("GZIP", compression_level=9).compression_type
     'GZIP'
     """
 
@@ -42,49 +43,54 @@ class TFRecordOptions:
 
 
 def _compression_type(options: TFRecordOptions | str | int | None) -> str:
-    """The name that options, a name or a number of TensorFlow 1 stand for."""
-    kind = getattr(options, "compression_type", options)  # of ours, or of TensorFlow's own options
+    """Return the compression type of options, of a name or of a number of TensorFlow 1."""
+    # The options may be ours or TensorFlow's.
+    kind = getattr(options, "compression_type", options)
     if isinstance(kind, int):
         kind = _NUMBERS.get(kind, kind)
     if kind not in _TYPES:
-        raise EncodeError(
-            f"compression_type is one of {', '.join(repr(name) for name in _TYPES if name)} or '',"
+        raise UsageError(
+            f"compression_type must be one of {', '.join(repr(name) for name in _TYPES if name)} or '',"
             f" not {kind!r}"
         )
     return kind or ""
 
 
 class TFRecordWriter:
-    """Writes records to a TFRecord file in place, as TensorFlow's does. tw.RecordWriter makes files
-    that appear whole.
+    """Writes records to a TFRecord file in place, like TensorFlow's writer.
 
+    `options` are TFRecordOptions or the name of a compression. tw.RecordWriter writes files that
+    appear only when they are complete.
+
+    >>> import tensorwire as tw
     >>> import os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
-    >>> with TFRecordWriter(path, "GZIP") as writer:
+    >>> with tw.io.TFRecordWriter(path, "GZIP") as writer:
     ...     writer.write(b"one")
-    >>> list(tf_record_iterator(path, "GZIP"))
+    >>> list(tw.io.tf_record_iterator(path, "GZIP"))
     [b'one']
     """
 
     def __init__(
         self, path: str | os.PathLike[str], options: TFRecordOptions | str | None = None
     ) -> None:
-        compression = _TYPES[_compression_type(options)] or ""  # the name says nothing here
+        # "" rather than None: as in TensorFlow, the suffix of the path does not matter.
+        compression = _TYPES[_compression_type(options)] or ""
         level = getattr(options, "compression_level", None)
         self._writer = RecordWriter(
             path, compression=compression, mode="live", level=level, durable=False
         )
 
     def write(self, record: bytes | str) -> None:
-        """Adds one record; text is written as UTF-8."""
+        """Write one record; text is written as UTF-8."""
         self._writer.write(record.encode() if isinstance(record, str) else record)
 
     def flush(self) -> None:
-        """What was written so far is in the file."""
+        """Write all records so far to the file."""
         self._writer.flush()
 
     def close(self) -> None:
-        """Ends the file."""
+        """Finish and close the file."""
         self._writer.close()
 
     def __enter__(self) -> Self:
@@ -97,12 +103,13 @@ class TFRecordWriter:
 def tf_record_iterator(
     path: str | os.PathLike[str], options: TFRecordOptions | str | None = None
 ) -> Iterator[bytes]:
-    """The records of a file, as `tf.compat.v1.io.tf_record_iterator` gives them, with every
-    checksum checked.
+    """Iterate over the records of a file, like `tf.compat.v1.io.tf_record_iterator`.
 
-    Without options the compression is recognised.
+    Every checksum is verified. Without options, the compression is detected. Raises DecodeError for
+    a damaged file.
 
-    >>> list(tf_record_iterator("no such file"))
+    >>> import tensorwire as tw
+    >>> list(tw.io.tf_record_iterator("no such file"))
     Traceback (most recent call last):
     FileNotFoundError: [Errno 2] No such file or directory: 'no such file'
     """

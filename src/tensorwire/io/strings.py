@@ -1,4 +1,4 @@
-"""Strings as numbers and as base64."""
+"""tf.io.decode_raw, encode_base64 and decode_base64."""
 
 from __future__ import annotations
 
@@ -22,10 +22,13 @@ def decode_raw(
     fixed_length: int | None = None,
     name: str | None = None,
 ) -> Array:
-    """The bytes of each string as numbers: a string tensor of shape S becomes S + [n]. All strings
-    must be of one length, unless `fixed_length` cuts them or pads them with zeros.
+    r"""Reinterpret the bytes of each string as numbers: a tensor of shape S becomes S + [n].
 
-    >>> decode_raw([b"\\x01\\x00", b"\\x02\\x00"], "int16")
+    All strings must have the same length, unless `fixed_length` truncates or zero-pads them. Raises
+    DecodeError for strings that do not fit the dtype.
+
+    >>> import tensorwire as tw
+    >>> tw.io.decode_raw([b"\x01\x00", b"\x02\x00"], "int16")
     array([[1],
            [2]], dtype=int16)
     """
@@ -44,29 +47,31 @@ def decode_raw(
         if len(lengths) and (lengths != width).any():
             odd = int(np.flatnonzero(lengths != width)[0])
             raise DecodeError(
-                f"string {odd} has {lengths[odd]} bytes, the first one {width}; fixed_length= cuts"
-                " and pads",
+                f"string {odd} has {lengths[odd]} bytes, but the first has {width}",
                 format="raw",
+                hint="fixed_length= truncates and pads",
             )
         if width % item:
             raise DecodeError(
-                f"strings of {width} bytes are not whole numbers of {row.name}", format="raw"
+                f"strings of {width} bytes are not a multiple of the {item} bytes of {row.name}",
+                format="raw",
             )
     cells: Array = np.zeros((strings.size, width), np.uint8)
-    kept = np.minimum(lengths, width)
-    inside = np.arange(width) < kept[:, None]
-    cells[inside] = strings.data[(strings.offsets[:-1, None] + np.arange(width))[inside]]
+    used_lengths = np.minimum(lengths, width)
+    used = np.arange(width) < used_lengths[:, None]
+    cells[used] = strings.data[(strings.offsets[:-1, None] + np.arange(width))[used]]
     bad = dtypes.noncanonical(row, cells.reshape(-1))
     if bad is not None:
-        raise DecodeError(f"a byte that is no value of {row.name}", format="raw", offset=bad)
+        raise DecodeError(f"a byte is not a valid {row.name}", format="raw", offset=bad)
     numbers = cells.reshape(-1).view(row.numpy).reshape(*strings.shape, width // item)
     return numbers if little_endian or item == 1 else numbers.byteswap()
 
 
 def encode_base64(input: TensorLike, pad: bool = False, name: str | None = None) -> Any:
-    """Each string in the URL-safe alphabet, without padding unless `pad`.
+    r"""Encode each string in the URL-safe alphabet, without padding unless `pad`.
 
-    >>> encode_base64(b"\\xfb\\xff"), encode_base64([b"a"], pad=True)
+    >>> import tensorwire as tw
+    >>> tw.io.encode_base64(b"\xfb\xff"), tw.io.encode_base64([b"a"], pad=True)
     (b'-_8', array([b'YQ=='], dtype=object))
     """
     encoded = [
@@ -76,10 +81,13 @@ def encode_base64(input: TensorLike, pad: bool = False, name: str | None = None)
 
 
 def decode_base64(input: TensorLike, name: str | None = None) -> Any:
-    """The inverse of `encode_base64`, with or without padding.
+    r"""Decode the result of `encode_base64`, with or without padding.
 
-    >>> decode_base64(b"-_8")
-    b'\\xfb\\xff'
+    Raises DecodeError for strings that are not URL-safe base64.
+
+    >>> import tensorwire as tw
+    >>> tw.io.decode_base64(b"-_8")
+    b'\xfb\xff'
     """
     return _like(
         input,
@@ -96,16 +104,16 @@ _URL_SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123
 def _decode64(item: bytes, number: int) -> bytes:
     body = item.rstrip(b"=")
     padding = len(item) - len(body)
-    bad = next((at for at, byte in enumerate(body) if byte not in _URL_SAFE), None)
+    bad = next((index for index, byte in enumerate(body) if byte not in _URL_SAFE), None)
     if bad is not None:
         raise DecodeError(
-            f"string {number} has {body[bad : bad + 1]!r}, which is not of the URL-safe alphabet",
+            f"string {number} has {body[bad : bad + 1]!r}, which is not in the URL-safe alphabet",
             format="base64",
             offset=bad,
         )
     if len(body) % 4 == 1 or (padding and (padding > 2 or len(item) % 4)):
         raise DecodeError(
-            f"string {number} has a length that no base64 has", format="base64", offset=len(item)
+            f"string {number} has an invalid length for base64", format="base64", offset=len(item)
         )
     try:
         return base64.urlsafe_b64decode(body + b"=" * (-len(body) % 4))

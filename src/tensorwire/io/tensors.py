@@ -1,4 +1,4 @@
-"""Tensors as serialized TensorProtos, dense and sparse."""
+"""tf.io.serialize_tensor, parse_tensor and their sparse relatives."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import frameworks
-from .._errors import DecodeError, EncodeError, SchemaError, TensorwireError
+from .._errors import DecodeError, EncodeError, SchemaError, TensorwireError, UsageError
 from ..codecs.tensorproto import TensorProto
 from ..core import dtypes, memory, validate
 from ..core.dtypes import DTypeLike
@@ -18,16 +18,20 @@ from . import arguments
 
 
 def serialize_tensor(tensor: TensorLike, name: str | None = None) -> bytes:
-    """A dense or string tensor as a serialized TensorProto, byte for byte what TensorFlow writes.
+    """Serialize a dense or string tensor as a TensorProto, byte for byte like TensorFlow.
 
-    >>> serialize_tensor([1.0]) == serialize_tensor(np.array([1], np.float32))
+    Raises EncodeError for sparse and ragged tensors.
+
+    >>> import tensorwire as tw
+    >>> import numpy as np
+    >>> tw.io.serialize_tensor([1.0]) == tw.io.serialize_tensor(np.array([1], np.float32))
     True
     """
     value = arguments.tensor(tensor)
     if isinstance(value, (Sparse, Ragged)):
         raise EncodeError(
-            f"serialize_tensor takes a dense or string tensor, not {describe(value)};"
-            " serialize_sparse and tw.dumps take others"
+            f"serialize_tensor needs a dense or string tensor, not {describe(value)}",
+            hint="use serialize_sparse or tw.dumps",
         )
     return kernels.encode_dense(value) or kernels.join(TensorProto().encode(value))
 
@@ -35,40 +39,48 @@ def serialize_tensor(tensor: TensorLike, name: str | None = None) -> bytes:
 def parse_tensor(
     serialized: TensorLike, out_type: DTypeLike, name: str | None = None, *, tf_compat: bool = False
 ) -> Any:
-    """The tensor of a serialized TensorProto; SchemaError if it is not of `out_type`.
+    """Parse a serialized TensorProto into a tensor of dtype `out_type`.
 
-    >>> parse_tensor(serialize_tensor(np.int32([1, 2])), "int32")
+    Raises SchemaError if the tensor has another dtype, and DecodeError for invalid bytes.
+
+    >>> import tensorwire as tw
+    >>> import numpy as np
+    >>> tw.io.parse_tensor(tw.io.serialize_tensor(np.int32([1, 2])), "int32")
     array([1, 2], dtype=int32)
     """
     data = memory.flat(arguments.scalar(serialized))
     codec = TensorProto(tf_compat=tf_compat)
     value = codec.decode(data)
     if isinstance(value, (np.ndarray, Strings)):
-        found = codec.scan(data).dtype
+        datatype = codec.scan(data).dtype
         expected = dtypes.STRING if dtypes.is_string(out_type) else dtypes.named(out_type).tf
-        if found != expected:
-            held = "string" if found == dtypes.STRING else dtypes.BY_TF[found].name
+        if datatype != expected:
+            name_found = "string" if datatype == dtypes.STRING else dtypes.BY_TF[datatype].name
             raise SchemaError(
-                f"these bytes hold {held}, not the {getattr(out_type, 'name', out_type)} that was"
-                " asked for",
+                f"expected a tensor of {getattr(out_type, 'name', out_type)}, got {name_found}",
                 format=wire.FORMAT,
             )
         return arguments.objects(value)
     if isinstance(value, Ragged) and getattr(out_type, "name", out_type) == "variant":
         return value
     raise SchemaError(
-        "these bytes hold a nested value of tensorwire's; tw.loads reads it", format=wire.FORMAT
+        "expected a single tensor, got a nested value written by tensorwire",
+        format=wire.FORMAT,
+        hint="use tw.loads",
     )
 
 
 def serialize_sparse(
     sp_input: TensorLike, out_type: DTypeLike = "string", name: str | None = None
 ) -> Array:
-    """A sparse tensor as three strings: its indices, values and dense shape, each a serialized
-    TensorProto.
+    """Serialize a sparse tensor as three strings: indices, values and dense shape as TensorProtos.
 
-    >>> [len(part) for part in serialize_sparse(Sparse([[0, 0], [1, 2]], np.float32([1, 4]), (2,
-    ...     3)))]
+    Raises EncodeError for a tensor that is not sparse.
+
+    >>> import tensorwire as tw
+    >>> import numpy as np
+    >>> sparse = tw.Sparse([[0, 0], [1, 2]], np.float32([1, 4]), (2, 3))
+    >>> [len(part) for part in tw.io.serialize_sparse(sparse)]
     [46, 18, 26]
     """
     sparse = _sparse(sp_input, out_type)
@@ -85,42 +97,53 @@ def parse_sparse(
     *,
     tf_compat: bool = False,
 ) -> Sparse:
-    """The inverse of `serialize_sparse`, which TensorFlow itself does not offer: three strings [3]
-    to the sparse tensor.
+    """Parse the three strings of `serialize_sparse` into a Sparse. TensorFlow has no such function.
 
-    >>> parse_sparse(serialize_sparse(Sparse([[0, 0], [1, 2]], np.float32([1, 4]), (2, 3))))
+    Raises SchemaError if the dtype or the rank is not the given one.
+
+    >>> import tensorwire as tw
+    >>> import numpy as np
+    >>> sparse = tw.Sparse([[0, 0], [1, 2]], np.float32([1, 4]), (2, 3))
+    >>> tw.io.parse_sparse(tw.io.serialize_sparse(sparse))
     Sparse([0, 0]: np.float32(1.0), [1, 2]: np.float32(4.0); shape=(2, 3), nnz=2, float32)
     """
     rows = arguments.rows(serialized)
     if rows.shape != (3,):
         raise SchemaError(
-            f"a serialized sparse tensor is 3 strings, not {rows.shape}; deserialize_many_sparse"
-            " takes [N, 3]"
+            f"a serialized sparse tensor has shape (3,), not {rows.shape}",
+            hint="deserialize_many_sparse takes strings [N, 3]",
         )
     sparse = _parse_row(rows, dtype, _of_rows(rows, tf_compat))
     if rank is not None and sparse.indices.shape[1] != rank:
-        raise SchemaError(f"a sparse tensor of rank {sparse.indices.shape[1]}, not {rank}")
+        raise SchemaError(
+            f"expected a sparse tensor of rank {rank}, got rank {sparse.indices.shape[1]}"
+        )
     return sparse
 
 
 def serialize_many_sparse(
     sp_input: TensorLike, out_type: DTypeLike = "string", name: str | None = None
 ) -> Array:
-    """A batch of sparse tensors (the first dimension) as strings [N, 3].
+    """Serialize a batch of sparse tensors (the first dimension) as strings [N, 3].
 
-    >>> serialize_many_sparse(Sparse([[0, 0], [1, 2]], np.float32([1, 4]), (2, 3))).shape
+    Raises EncodeError for a tensor that is not sparse or whose indices are not sorted.
+
+    >>> import tensorwire as tw
+    >>> import numpy as np
+    >>> sparse = tw.Sparse([[0, 0], [1, 2]], np.float32([1, 4]), (2, 3))
+    >>> tw.io.serialize_many_sparse(sparse).shape
     (2, 3)
     """
     sparse = _sparse(sp_input, out_type)
     if sparse.indices.shape[1] < 2:
         raise EncodeError(
-            "serialize_many_sparse needs a rank of at least 2, the first being the batch"
+            "serialize_many_sparse needs a rank of at least 2: the first dimension is the batch"
         )
     order = sparse.order
     if order.first is not None:
         raise EncodeError(
-            f"serialize_many_sparse needs indices in order and once each; number {order.first} is"
-            " not; x.sort() sorts them"
+            f"serialize_many_sparse needs sorted and unique indices: number {order.first} is not",
+            hint="sort them with x.sort()",
         )
     count, shape = int(sparse.dense_shape[0]), sparse.dense_shape[1:]
     bounds = np.searchsorted(sparse.indices[:, 0], np.arange(count + 1)).tolist()
@@ -138,47 +161,48 @@ def deserialize_many_sparse(
     *,
     tf_compat: bool = False,
 ) -> Sparse:
-    """Strings [N, 3] as one sparse tensor with the batch as its first dimension; the others are as
-    large as the largest. `rank` is the result's, batch included (as TensorFlow checks it, whatever
-    its documentation says).
+    """Parse strings [N, 3] into one Sparse with the batch as its first dimension.
 
-    >>> rows = serialize_many_sparse(Sparse([[0, 0], [1, 2]], np.float32([1, 4]), (2, 3)))
-    >>> deserialize_many_sparse(rows, "float32").shape
+    The other dimensions are those of the largest tensor. `rank` is the rank of the result, batch
+    included (which is what TensorFlow checks, contrary to its documentation). Raises SchemaError if
+    the dtype or the rank is not the given one.
+
+    >>> import tensorwire as tw
+    >>> import numpy as np
+    >>> sparse = tw.Sparse([[0, 0], [1, 2]], np.float32([1, 4]), (2, 3))
+    >>> rows = tw.io.serialize_many_sparse(sparse)
+    >>> tw.io.deserialize_many_sparse(rows, "float32").shape
     (2, 3)
     """
     rows = arguments.rows(serialized_sparse)
     if rows.ndim != 2 or rows.shape[1] != 3 or not len(rows):
-        raise SchemaError(
-            f"serialized sparse tensors are strings [N, 3] with at least one row, not {rows.shape}"
-        )
+        raise SchemaError(f"expected strings [N, 3] with at least one row, not {rows.shape}")
     codec = _of_rows(rows, tf_compat)
-    found = [_parse_row(row, dtype, codec, number) for number, row in enumerate(rows)]
-    ranks = {sparse.indices.shape[1] + 1 for sparse in found}
+    tensors = [_parse_row(row, dtype, codec, number) for number, row in enumerate(rows)]
+    ranks = {sparse.indices.shape[1] + 1 for sparse in tensors}
     if len(ranks) > 1 or (rank is not None and ranks != {rank}):
         raise SchemaError(
             f"sparse tensors of rank {sorted(ranks)}"
             + (f", not {rank}" if rank is not None else " in one batch")
         )
-    batch = np.repeat(np.arange(len(found)), [sparse.nnz for sparse in found])
-    indices = np.column_stack([batch, np.concatenate([sparse.indices for sparse in found])])
+    batch = np.repeat(np.arange(len(tensors)), [sparse.nnz for sparse in tensors])
+    indices = np.column_stack([batch, np.concatenate([sparse.indices for sparse in tensors])])
     shape = np.concatenate(
-        [[len(found)], np.max([sparse.dense_shape for sparse in found], axis=0)]
+        [[len(tensors)], np.max([sparse.dense_shape for sparse in tensors], axis=0)]
     ).astype(np.int64)
     return Sparse(
-        indices.astype(np.int64), _concatenate([sparse.values for sparse in found]), shape
+        indices.astype(np.int64), _concatenate([sparse.values for sparse in tensors]), shape
     )
 
 
 def _sparse(obj: TensorLike, out_type: DTypeLike) -> Sparse:
     if getattr(out_type, "name", out_type) != "string":
-        raise EncodeError(
-            "sparse tensors are serialized to strings; variants live only inside TensorFlow"
-        )
+        raise UsageError("out_type must be string: variants exist only inside TensorFlow")
     value = frameworks.tensor(obj)
     if not isinstance(value, Sparse):
-        raise EncodeError(f"this takes a sparse tensor, not {describe(value)}")
+        raise EncodeError(f"expected a sparse tensor, not {describe(value)}")
     if value.values.ndim != 1:
-        raise EncodeError("TensorFlow has no hybrid sparse tensors; tw.dumps holds them")
+        raise EncodeError("TensorFlow has no hybrid sparse tensors", hint="use tw.dumps")
     return value
 
 
@@ -187,8 +211,9 @@ def _sparse_parts(indices: Array, values: Array | Strings, shape: Array) -> list
 
 
 def _serialize(part: Array | Strings) -> bytes:
-    """As serialize_tensor, but strings go to tensor_content: that is what TensorFlow's sparse ops
-    write.
+    """Serialize like serialize_tensor, but with strings in tensor_content.
+
+    TensorFlow's sparse ops write strings there.
     """
     if not isinstance(part, Strings):
         return serialize_tensor(part)
@@ -205,7 +230,7 @@ def _serialize(part: Array | Strings) -> bytes:
 
 
 def _of_rows(rows: Array, tf_compat: bool) -> TensorProto:
-    """A codec for all strings of a call."""
+    """Return a codec whose limits count for all strings of a call."""
     return TensorProto(tf_compat=tf_compat).of_call(sum(map(len, rows.reshape(-1))))
 
 
@@ -220,18 +245,17 @@ def _parse_row(
             or not isinstance(values, (np.ndarray, Strings))
         ):
             raise DecodeError(
-                "a sparse tensor is indices, values and dense shape, in this order",
+                "expected the indices, values and dense shape of a sparse tensor, in this order",
                 format=wire.FORMAT,
             )
         validate.sparse(indices, values.shape, shape, DecodeError)
     except TensorwireError as error:
         raise error.add(record=number, format=wire.FORMAT) from None
     if dtype is not None:
-        held = "string" if isinstance(values, Strings) else str(values.dtype)
-        if held != ("string" if dtypes.is_string(dtype) else str(dtypes.named(dtype).numpy)):
+        value_dtype = "string" if isinstance(values, Strings) else str(values.dtype)
+        if value_dtype != ("string" if dtypes.is_string(dtype) else str(dtypes.named(dtype).numpy)):
             raise SchemaError(
-                f"the values are {held}, not the {getattr(dtype, 'name', dtype)} that was"
-                " asked for",
+                f"expected values of {getattr(dtype, 'name', dtype)}, got {value_dtype}",
                 format=wire.FORMAT,
                 record=number,
             )

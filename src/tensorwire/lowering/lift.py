@@ -1,4 +1,4 @@
-"""A spec and its parts to the value. Both may be hostile: whatever does not fit is a DecodeError."""
+"""Lifting: builds a value from its spec and parts, either of which may be hostile."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ class _Lift:
     def __init__(self, parts: list[Any], limits: Limits) -> None:
         self.parts, self.next, self.limits = parts, 0, limits
         self.made: dict[int, Array | Quantized] = {}
+        """Number of the first part -> the tensor, for nodes that refer to it ("same")."""
 
     def part(self) -> Any:
         if self.next == len(self.parts):
             raise DecodeError(
-                f"the spec asks for more than the {len(self.parts)} parts that there are"
+                f"invalid spec: it needs more than the {len(self.parts)} stored parts"
             )
         self.next += 1
         return self.parts[self.next - 1]
@@ -37,24 +38,24 @@ class _Lift:
     def dense_part(self) -> Array:
         part = self.part()
         if not isinstance(part, np.ndarray):
-            raise DecodeError(f"part {self.next - 1} holds strings where the spec needs numbers")
+            raise DecodeError(f"part {self.next - 1} holds strings, but the spec expects numbers")
         return part
 
     def node(self, node: Node, depth: int) -> Any:
         if not isinstance(node, dict):
             if isinstance(node, list):
-                raise DecodeError("a spec has a bare list where a node should be")
+                raise DecodeError("invalid spec: expected a node, not a list")
             return node
         if not node:
-            at = self.next
-            self.made[at] = found = self.part()
-            return found
+            number = self.next
+            self.made[number] = part = self.part()
+            return part
         kind = next(iter(node))
         if depth >= self.limits.json_depth and kind in CONTAINERS:
-            raise LimitError(f"a value nested more than {self.limits.json_depth} deep")
+            raise LimitError(f"the value is nested more than {self.limits.json_depth} levels deep")
         read = _KINDS.get(kind)
         if read is None or not node.keys() <= _KEYS[kind]:
-            raise DecodeError(f"a spec has a node of the unknown kind {sorted(node)!r:.80}")
+            raise DecodeError(f"invalid spec: unknown node with the keys {sorted(node)!r:.80}")
         return read(self, node, depth)
 
     def sequence(self, node: Node, depth: int) -> list[Any] | tuple[Any, ...]:
@@ -63,18 +64,19 @@ class _Lift:
         if type(items) is int:
             if not 0 <= items <= len(self.parts) - self.next:
                 raise DecodeError(
-                    f"the spec asks for {items} of {len(self.parts) - self.next} parts"
+                    f"invalid spec: it needs {items} parts, but {len(self.parts) - self.next} are"
+                    " left"
                 )
             self.next += items
-            found = self.parts[self.next - items : self.next]
-            self.made.update(zip(range(self.next - items, self.next), found, strict=True))
+            values = self.parts[self.next - items : self.next]
+            self.made.update(zip(range(self.next - items, self.next), values, strict=True))
         elif isinstance(items, list):
-            found = [self.node(item, depth + 1) for item in items]
+            values = [self.node(item, depth + 1) for item in items]
         else:
             raise DecodeError(
-                f"a {kind} in a spec is a list or a number, not {type(items).__name__}"
+                f"invalid spec: a {kind} must be a list or a count, not {type(items).__name__}"
             )
-        return found if kind == "list" else tuple(found)
+        return values if kind == "list" else tuple(values)
 
     def mapping(self, node: Node, depth: int) -> dict[Any, Any]:
         kind = next(iter(node))
@@ -92,7 +94,7 @@ class _Lift:
     def strings(self, node: Node, depth: int) -> Strings:
         shape = node["strings"]
         if not isinstance(shape, list) or not all(type(dim) is int for dim in shape):
-            raise DecodeError("the shape of strings in a spec is a list of integers")
+            raise DecodeError("invalid spec: the shape of strings must be a list of integers")
         data, offsets = self.dense_part(), self.dense_part()
         validate.strings(data, offsets, tuple(shape), self.flag(node), DecodeError)
         return trusted(Strings, data, offsets, tuple(shape), self.flag(node))
@@ -100,65 +102,68 @@ class _Lift:
     def text(self, node: Node, depth: int) -> Strings:
         part = self.part()
         if not isinstance(part, Strings) or not self.flag(node):
-            raise DecodeError("the spec says text where the part holds numbers")
-        if not part.text:  # else whoever made it has looked
+            raise DecodeError("the spec expects text, but the part holds numbers")
+        # Strings that are marked as text have been validated by the codec.
+        if not part.text:
             validate.utf8(part.data, part.offsets, DecodeError)
         return trusted(Strings, part.data, part.offsets, part.shape, True)
 
     def flag(self, node: Node) -> bool:
         if type(text := node.get("text", False)) is not bool:
-            raise DecodeError("text in a spec is true or false")
+            raise DecodeError("invalid spec: text must be true or false")
         return text
 
     def dtype(self, node: Node, depth: int) -> Array:
-        at = self.next
+        number = self.next
         row = dtypes.BY_NAME.get(node["dtype"]) if isinstance(node["dtype"], str) else None
-        self.made[at] = found = self.stored(node, row, self.dense_part())
-        return found
+        self.made[number] = array = self.stored(node, row, self.dense_part())
+        return array
 
     def same(self, node: Node, depth: int) -> Array | Quantized:
-        found = self.made.get(node["same"]) if type(node["same"]) is int else None
-        if not isinstance(found, (np.ndarray, Quantized)):
+        tensor = self.made.get(node["same"]) if type(node["same"]) is int else None
+        if not isinstance(tensor, (np.ndarray, Quantized)):
             raise DecodeError(
-                f"a spec says that a tensor is the same as part {node['same']!r:.20}, which is none"
+                f"invalid spec: no earlier tensor begins with part {node['same']!r:.20}"
             )
-        return found
+        return tensor
 
     def stored(self, node: Node, row: dtypes.DType | None, part: Array) -> Array:
         if row is None or row.reading_only:
-            raise DecodeError(f"a spec names the unknown dtype {node['dtype']!r:.40}")
+            raise DecodeError(f"invalid spec: unknown dtype {node['dtype']!r:.40}")
         if row.numpy.kind == "c":
             if part.dtype != np.dtype(f"f{row.numpy.itemsize // 2}") or part.shape[-1:] != (2,):
                 raise DecodeError(
-                    f"{row.name} is stored as floats with a trailing 2, not {part.dtype}"
-                    f" {part.shape}"
+                    f"{row.name} must be stored as floats with a trailing dimension of 2, not"
+                    f" {part.dtype} {part.shape}"
                 )
             return part.view(row.numpy).reshape(part.shape[:-1])
         if part.dtype != np.dtype(f"u{row.numpy.itemsize}"):
             raise DecodeError(
-                f"{row.name} is stored as uint{8 * row.numpy.itemsize}, not {part.dtype}"
+                f"{row.name} must be stored as uint{8 * row.numpy.itemsize}, not {part.dtype}"
             )
         if dtypes.noncanonical(row, part.reshape(-1).view(np.uint8)) is not None:
-            raise DecodeError(f"a byte that is no value of {row.name}")
+            raise DecodeError(f"invalid byte for the dtype {row.name}")
         return part.view(row.numpy)
 
     def quantized(self, node: Node, depth: int) -> Quantized:
-        at, inner = self.next, node["quantized"]
+        number, inner = self.next, node["quantized"]
         if not isinstance(inner, dict) or next(iter(inner), "dtype") != "dtype":
-            raise DecodeError("the codes of a quantized tensor are dense")
-        from ..transforms import quantization  # not for those who quantize nothing
+            raise DecodeError("invalid spec: the codes of a quantized tensor must be dense")
+        # Imported here, so that values without quantized tensors do not load it.
+        from ..transforms import quantization
 
         codes = self.node(inner, depth + 1)
         scale, zero = (self.dense_part(), self.dense_part()) if "axis" in node else (None, None)
         axis = node.get("axis")
         if axis is not None and type(axis) is not int:
             raise DecodeError(
-                f"the axis of a quantized tensor is an integer or null, not {axis!r:.40}"
+                "invalid spec: the axis of a quantized tensor must be an integer or null, not"
+                f" {axis!r:.40}"
             )
-        found = Quantized(codes, node.get("scheme"), axis, scale, zero, node.get("dtype"))
-        quantization.check(found, DecodeError)
-        self.made[at] = found
-        return found
+        tensor = Quantized(codes, node.get("scheme"), axis, scale, zero, node.get("dtype"))
+        quantization.check(tensor, DecodeError)
+        self.made[number] = tensor
+        return tensor
 
     def values(self, node: Node, depth: int) -> Part | Quantized:
         if not isinstance(node, dict) or next(iter(node), "dtype") not in (
@@ -167,9 +172,11 @@ class _Lift:
             "strings",
             "quantized",
         ):
-            raise DecodeError("the values of a sparse or ragged tensor are dense or strings")
-        found: Part | Quantized = self.node(node, depth + 1)
-        return found
+            raise DecodeError(
+                "invalid spec: the values of a sparse or ragged tensor must be dense or strings"
+            )
+        tensor: Part | Quantized = self.node(node, depth + 1)
+        return tensor
 
     def sparse(self, node: Node, depth: int) -> Sparse:
         indices, values, shape = (
@@ -183,7 +190,7 @@ class _Lift:
     def ragged(self, node: Node, depth: int) -> Ragged:
         count, values = node.get("splits"), self.values(node["ragged"], depth)
         if type(count) is not int or not 0 < count <= len(self.parts) - self.next:
-            raise DecodeError(f"a ragged tensor with {count!r:.40} row_splits")
+            raise DecodeError(f"invalid spec: a ragged tensor cannot have {count!r:.40} row_splits")
         splits = tuple(self.dense_part() for _ in range(count))
         uniform = node.get("uniform", [None] * count)
         if (
@@ -192,8 +199,8 @@ class _Lift:
             or not values.shape
         ):
             raise DecodeError(
-                "the uniform lengths of a ragged tensor are integers or null, and its values have"
-                " rows"
+                "invalid spec: a ragged tensor needs integers or null as uniform lengths, and"
+                " values with rows"
             )
         validate.ragged(len(values), splits, uniform, DecodeError)
         return trusted(Ragged, values, splits, tuple(uniform))
@@ -202,14 +209,14 @@ class _Lift:
         try:
             (value,) = struct.unpack(">d", bytes.fromhex(node["float"]))
         except (TypeError, ValueError, struct.error):
-            raise DecodeError("a float in a spec is 16 hexadecimal digits") from None
+            raise DecodeError("invalid spec: a float must have 16 hexadecimal digits") from None
         return float(value)
 
     def bytes(self, node: Node, depth: int) -> bytes:
         try:
             return base64.b64decode(node["bytes"], validate=True)
         except (TypeError, ValueError, binascii.Error):
-            raise DecodeError("bytes in a spec are base64") from None
+            raise DecodeError("invalid spec: bytes must be base64") from None
 
 
 _KINDS: dict[str, Callable[[_Lift, Node, int], Any]] = {
@@ -237,25 +244,26 @@ _KEYS = {kind: {kind} for kind in _KINDS} | {
 
 
 def tensor_metadata(node: Node) -> dict[str, dict[str, str]]:
-    """The texts about each tensor of a bundle; DecodeError if they are not text by name."""
-    found = _dict(node, "tensor_metadata")
-    for name, texts in found.items():
+    """Returns the metadata of each tensor of a bundle; raises DecodeError if it is not text."""
+    texts_by_name = _dict(node, "tensor_metadata")
+    for name, texts in texts_by_name.items():
         if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
             raise DecodeError(
-                "tensor_metadata in a spec is text by name, for each tensor", tensor=str(name)
+                "invalid spec: tensor_metadata must be a dict of strings for each tensor",
+                tensor=str(name),
             )
-    return found
+    return texts_by_name
 
 
 def _dict(node: Node, key: str) -> dict[str, Any]:
     value = node.get(key, {})
     if not isinstance(value, dict):
-        raise DecodeError(f"{key} in a spec is an object, not {type(value).__name__}")
+        raise DecodeError(f"invalid spec: {key} must be an object, not {type(value).__name__}")
     return value
 
 
-def _place(spec: Node, number: int, count: int) -> str | None:
-    """The name of the tensor that takes a part; None if the spec is of one tensor, or is broken."""
+def _tensor_of(spec: Node, number: int, count: int) -> str | None:
+    """Returns the path of the tensor that a part belongs to; None if it has none, or is invalid."""
     kind = next(iter(spec), None) if isinstance(spec, dict) else None
     if kind not in CONTAINERS or number < 0:
         return None
@@ -270,8 +278,9 @@ def _place(spec: Node, number: int, count: int) -> str | None:
 
 
 def lift(spec: Node, parts: list[Any], limits: Limits = DEFAULT) -> Any:
-    """Puts a value together again; DecodeError if spec and parts do not fit each other, all parts
-    used.
+    """Builds the value of a spec and its parts.
+
+    Raises DecodeError if they do not fit, or if parts are left over.
 
     >>> lift({"dict": {"a": {}, "n": 3}}, [np.float32([1])])
     {'a': array([1.], dtype=float32), 'n': 3}
@@ -281,7 +290,7 @@ def lift(spec: Node, parts: list[Any], limits: Limits = DEFAULT) -> Any:
     try:
         value = work.node(spec, 0)
     except DecodeError as error:
-        raise error.add(tensor=_place(spec, work.next - 1, len(parts))) from None
+        raise error.add(tensor=_tensor_of(spec, work.next - 1, len(parts))) from None
     if work.next != len(parts):
-        raise DecodeError(f"the spec uses {work.next} of {len(parts)} parts")
+        raise DecodeError(f"invalid spec: it uses {work.next} of the {len(parts)} stored parts")
     return value

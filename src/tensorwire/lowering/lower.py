@@ -1,4 +1,4 @@
-"""A value to its spec and parts."""
+"""Lowering: splits a value into its spec and parts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Lowered(NamedTuple):
 
 
 def holds_everything(row: dtypes.DType) -> bool:
-    """For containers that can name every dtype of the table."""
+    """The `holds` of containers that support every dtype of the table."""
     return True
 
 
@@ -35,7 +35,8 @@ class _Lower:
         self.holds, self.strings = holds, strings
         self.parts: list[Part] = []
         self.tied: dict[Any, tuple[int, Any]] = {}
-        """Part number, and the tensor itself: an identity is one only as long as the tensor lives.
+        """Identity of a tensor -> its first part number, and the tensor itself. The reference keeps
+        the identity from being reused.
         """
 
     def node(self, value: Any, depth: int) -> Node:
@@ -49,11 +50,13 @@ class _Lower:
         if kind is bytes:
             return {"bytes": base64.b64encode(value).decode()}
         if depth >= DEPTH:
-            raise EncodeError(f"values nested more than {DEPTH} deep, or inside themselves")
+            raise EncodeError(
+                f"values are nested more than {DEPTH} levels deep, or contain themselves"
+            )
         if kind is list or kind is tuple:
             nodes = [self.node(item, depth + 1) for item in value]
             return {kind.__name__: len(nodes) if all(node is DENSE for node in nodes) else nodes}
-        # state_dict() of torch is an OrderedDict
+        # Subclasses of dict are accepted, because state_dict() of torch is an OrderedDict.
         if isinstance(value, dict) and frameworks.is_python(value):
             return self.mapping(value, depth)
         if kind is Bundle:
@@ -70,7 +73,7 @@ class _Lower:
         return {"dict": pairs}
 
     def foreign(self, value: Any, depth: int) -> Node:
-        """An object of a framework. Where two are one memory, the second says so."""
+        """Lowers an object of a framework; one that was lowered before becomes a "same" node."""
         if isinstance(value, Quantized):
             return self.quantized(value)
         identity = frameworks.identity(value)
@@ -84,12 +87,17 @@ class _Lower:
         return self.tensor(tensor)
 
     def member(self, name: str, value: Any, depth: int) -> Node:
-        """A tensor of a Bundle. Objects that are several tensors are refused: torch's nested
-        tensors of the strided layout, and DataFrames."""
+        """Lowers a tensor of a Bundle.
+
+        Objects that are several tensors are refused: strided nested tensors of torch, and
+        DataFrames.
+        """
         node = self.named(name, value, depth)
         if next(iter(node), None) in CONTAINERS:
             raise EncodeError(
-                "a Bundle holds tensors, and this is several; use a dict", tensor=name
+                "a Bundle holds single tensors, but this value is several",
+                tensor=name,
+                hint="use a dict instead of a Bundle",
             )
         return node
 
@@ -104,23 +112,27 @@ class _Lower:
         if type(value) is str:
             self.key(value)
         elif type(value) is int and abs(value) >= 1 << 4096:
-            raise EncodeError("a Python int of more than 4096 bits")
+            raise EncodeError("a Python int has more than 4096 bits")
         return value
 
     def dict_key(self, key: Any) -> str | int:
         if type(key) is int and not is_key(key):
-            raise EncodeError("a key that is an int must fit 64 bits; pass str(key)")
+            raise EncodeError(
+                "a dict key of type int must fit in 64 bits", hint="convert the key with str(key)"
+            )
         return key if type(key) is int else self.key(key)
 
     def key(self, key: Any) -> str:
         if type(key) is not str:
-            why = f"keys are str or int, not {type(key).__name__} ({key!r:.40})"
-            raise EncodeError(f"{why}; convert the keys, as in {{str(k): v for k, v in x.items()}}")
+            raise EncodeError(
+                f"dict keys must be str or int, not {type(key).__name__} ({key!r:.40})",
+                hint="convert the keys, as in {str(k): v for k, v in x.items()}",
+            )
         try:
             key.encode()
         except UnicodeEncodeError:
             raise EncodeError(
-                f"{key!r:.60} has a lone surrogate, so it is not text that UTF-8 can hold"
+                f"the string {key!r:.60} has a lone surrogate, which cannot be encoded as UTF-8"
             ) from None
         return key
 
@@ -153,7 +165,8 @@ class _Lower:
     def quantized(self, value: Quantized) -> Node:
         if id(value) in self.tied:
             return {"same": self.tied[id(value)][0]}
-        from ..transforms import quantization  # not for those who quantize nothing
+        # Imported here, so that values without quantized tensors do not load it.
+        from ..transforms import quantization
 
         quantization.check(value)
         self.tied[id(value)] = len(self.parts), value
@@ -178,8 +191,9 @@ class _Lower:
 
 
 def stored(array: Array) -> Array:
-    """An array of a dtype that a container lacks, as integers of the same width, or as floats with
-    a trailing 2.
+    """Returns the stored form of an array whose dtype a container lacks.
+
+    That is integers of the same width, or floats with a trailing dimension of 2 for complex ones.
     """
     if array.dtype.kind == "c":
         return (
@@ -193,8 +207,10 @@ def stored(array: Array) -> Array:
 def lower(
     value: Any, *, holds: Callable[[dtypes.DType], bool] = holds_everything, strings: bool = False
 ) -> Lowered:
-    """Takes a value apart. `holds` says which dtypes the container has, `strings` whether it has
-    string tensors.
+    """Splits a value into (spec, parts).
+
+    `holds` tells which dtypes the container supports, and `strings` whether it stores string
+    tensors. Raises EncodeError, with the path as `tensor`, for what cannot be lowered.
 
     >>> lower({"a": np.float32([1]), "n": 3}).spec
     {'dict': {'a': {}, 'n': 3}}

@@ -1,4 +1,4 @@
-"""What follows from a spec alone: the name of every part, and the way to every tensor."""
+"""Names that follow from a spec alone: of every part, and the path of every tensor."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from .._limits import DEFAULT
 
 Node = Any
 DENSE: dict[str, Any] = {}
-"""The node of a part as it is; one object, so that a list of nothing else is told at a glance."""
+"""The node of an unchanged part. It is one object, so that `is` finds lists of nothing else."""
 DEPTH = DEFAULT.json_depth
 CONTAINERS = ("dict", "bundle", "list", "tuple")
 """The kinds of node that hold other nodes."""
 
 
 def members(node: Node) -> Iterator[tuple[str | int, Node]]:
-    """The keys, or positions, and the nodes inside of a container; nothing for any other node.
+    """Yields (key or position, node) of a container; nothing for any other node.
 
     >>> list(members({"dict": [["lr", 0.1], [0, {}]]})), list(members({"tuple": 2}))
     ([('lr', 0.1), (0, {})], [(0, {}), (1, {})])
@@ -33,7 +33,7 @@ def members(node: Node) -> Iterator[tuple[str | int, Node]]:
 
 
 def is_key(key: Any) -> bool:
-    """Whether a dict of a value may have this key: text, or an integer of 64 bits.
+    """Whether a dict may have this key: str, or an int of 64 bits.
 
     >>> is_key("a"), is_key(-3), is_key(True), is_key(1 << 63)
     (True, True, False, False)
@@ -45,37 +45,41 @@ def _pairs(inner: list[Any]) -> Iterator[tuple[str | int, Node]]:
     seen: set[str | int] = set()
     for pair in inner:
         if not isinstance(pair, list) or len(pair) != 2 or not is_key(pair[0]):
-            raise DecodeError(f"a dict in a spec has pairs of a key and a node, not {pair!r:.60}")
+            raise DecodeError(
+                f"invalid spec: expected a pair of key and node in a dict, not {pair!r:.60}"
+            )
         if pair[0] in seen:
-            raise DecodeError(f"a dict in a spec has the key {pair[0]!r:.60} twice")
+            raise DecodeError(f"invalid spec: duplicate dict key {pair[0]!r:.60}")
         seen.add(pair[0])
         yield pair[0], pair[1]
 
 
 def names(spec: Node, most: int) -> list[str]:
-    """The name of each part, in order; a spec that asks for more than `most` is refused before it
-    costs anything.
+    """Returns the name of each part in order.
+
+    Raises DecodeError as soon as a spec needs more than `most` parts, before a hostile spec costs
+    memory.
 
     >>> names({"dict": {"x": {"sparse": {}}, "y": {"list": 2}}}, 5)
     ['x/indices', 'x/values', 'x/dense_shape', 'y/0', 'y/1']
     """
-    # which says something of the parts, and names none
+    # `packed` describes parts, and does not change their names.
     if isinstance(spec, dict) and "packed" in spec:
         spec = spec["packed"]
     kind = next(iter(spec)) if isinstance(spec, dict) and len(spec) == 1 else None
     if kind in ("list", "tuple") and type(spec[kind]) is int and 0 <= spec[kind] <= most:
-        # the long list of arrays, which needs no second look
+        # Fast path for a long list of plain arrays, whose names cannot clash.
         return list(map(str, range(spec[kind])))
-    found: list[str] = []
+    result: list[str] = []
     for name in unique(_names(spec, None, 0)):
-        if len(found) == most:
-            raise DecodeError(f"the spec asks for more than the {most} parts that there are")
-        found.append(name)
-    return found
+        if len(result) == most:
+            raise DecodeError(f"invalid spec: it needs more than the {most} stored parts")
+        result.append(name)
+    return result
 
 
 def unique(names: Iterable[str]) -> Iterator[str]:
-    """Each name once: one that is taken gets ~1, ~2 and so on.
+    """Yields unique names: a name that is used already gets ~1, ~2 and so on.
 
     >>> list(unique(["a", "b", "a", "a"]))
     ['a', 'b', 'a~1', 'a~2']
@@ -92,44 +96,45 @@ def unique(names: Iterable[str]) -> Iterator[str]:
 
 
 def tensors(spec: Node, most: int) -> Iterator[tuple[str, Node, int]]:
-    """Each tensor of a value: the way to it, its node, and how many parts it takes.
+    """Yields (path, node, number of parts) for each tensor of a value.
 
     >>> list(tensors({"dict": {"x": {"sparse": {}}, "n": 3, "y": {"list": 2}}}, 5))
     [('x', {'sparse': {}}, 3), ('y/0', {}, 1), ('y/1', {}, 1)]
     """
-    for way, node in _tensors(spec, None, 0):
+    for path, node in _tensors(spec, None, 0):
         size = len(names(node, most))
         most -= size
-        yield "tensor" if way is None else way, node, size
+        yield "tensor" if path is None else path, node, size
 
 
-def _tensors(node: Node, way: str | None, depth: int) -> Iterator[tuple[str | None, Node]]:
+def _tensors(node: Node, path: str | None, depth: int) -> Iterator[tuple[str | None, Node]]:
     if not isinstance(node, dict) or depth > 2 * DEPTH:
         return
     kind = next(iter(node), None)
-    start = "" if way is None else f"{way}/"
+    start = "" if path is None else f"{path}/"
     if kind in CONTAINERS:
         for key, item in members(node):
             yield from _tensors(item, f"{start}{key}", depth + 1)
     elif kind not in ("float", "bytes"):
-        yield way, node
+        yield path, node
 
 
 def _dense(count: Any) -> Iterator[Node]:
     return (DENSE for _ in range(count if type(count) is int else 0))
 
 
-def _names(node: Node, way: str | None, depth: int) -> Iterator[str]:
-    """The name that each part should have. The spec may be hostile: what is not as it should be has
-    no parts; `lift` says what is wrong.
+def _names(node: Node, path: str | None, depth: int) -> Iterator[str]:
+    """Yields the preferred name of each part.
+
+    The spec may be hostile. Invalid nodes yield nothing here, and `lift` raises for them.
     """
     if not isinstance(node, dict) or depth > 2 * DEPTH:
         return
     kind = next(iter(node), None)
     inner = node[kind] if kind else None
-    start = "" if way is None else f"{way}/"
+    start = "" if path is None else f"{path}/"
     if kind in (None, "dtype", "text"):
-        yield "tensor" if way is None else way
+        yield "tensor" if path is None else path
     elif kind == "strings":
         yield from (f"{start}data", f"{start}offsets")
     elif kind == "sparse":
@@ -137,7 +142,7 @@ def _names(node: Node, way: str | None, depth: int) -> Iterator[str]:
         yield from _names(inner, f"{start}values", depth + 1)
         yield f"{start}dense_shape"
     elif kind == "quantized":
-        yield from _names(inner, way, depth + 1)
+        yield from _names(inner, path, depth + 1)
         if "axis" in node:
             yield from (f"{start}scale", f"{start}zero_point")
     elif kind == "ragged":

@@ -1,10 +1,9 @@
-"""Parts that are compressed or shuffled, each alone: a matter of parts only, which the tree of a
-spec knows nothing of.
+"""Packed parts: each part may be compressed or shuffled, independent of the tree of the spec.
 
-    {"packed": SPEC, "parts": [null, {"dtype": "float32", "shape": [2, 3], "compression": "zstd", ...}, ...]}
+    {"packed": SPEC, "parts": [null, {"dtype": "float32", "shape": [2, 3], ...}, ...]}
 
-stands around a whole spec. A part with an entry is stored as a vector of uint8, and
-`transforms.packing` says what the rest of it means.
+wraps a whole spec. A part with an entry is stored as a vector of uint8. The further keys of its
+entry (`compression`, `shuffle`, `block`) are defined in `transforms.compression.packing`.
 """
 
 from __future__ import annotations
@@ -24,22 +23,25 @@ if TYPE_CHECKING:
     from ..transforms.compression.packing import Packing
 
 SMALL = 1024
-"""Bytes up to which a part stays as it is: what could be saved goes into the spec."""
+"""Parts up to this many bytes are never packed: their entry would take what packing saves."""
 _KEYS = {"dtype", "shape"}
 
 
 class Packer:
-    """Packs the parts of a value one after the other, where that makes them smaller."""
+    """Packs the parts of a value in order, where that makes them smaller."""
 
     def __init__(self, packing: Packing) -> None:
         self.last = -1
-        """The last part that is compressed. Readers skip zeros behind the last block of any part."""
+        """The number of the last compressed part, to which `padding` may be added. Readers skip
+        zeros after the last block of a part.
+        """
         self._packing, self._entries = packing, list[dict[str, Any] | None]()
         self._expanded, self._stored = packing.expanded, 0
 
     def add(self, part: Array) -> Array | None:
-        """What is stored instead of the next part; None for a part that stays as it is."""
-        from ..transforms.compression import packing as transform  # not for those who pack nothing
+        """Returns the packed form of the next part; None if it is stored unchanged."""
+        # Imported here, so that values without packed parts do not load it.
+        from ..transforms.compression import packing as transform
 
         packed = None
         if part.nbytes > SMALL:
@@ -57,13 +59,13 @@ class Packer:
         return data
 
     def padding(self) -> int:
-        """How many zeros the last compressed part needs, so that readers expand it by default."""
+        """Returns the number of zeros that keep the value within the default expansion limit."""
         from ..transforms.compression.streams import filling
 
         return 0 if self.last < 0 else filling(self._expanded, self._stored)
 
     def spec(self, spec: Node) -> Node:
-        """The spec of the value, and what readers must know of its parts."""
+        """Wraps the spec of the value with the entries of its packed parts, if there are any."""
         return {"packed": spec, "parts": self._entries} if any(self._entries) else spec
 
 
@@ -72,22 +74,26 @@ def is_packed(spec: Node) -> bool:
 
 
 def inside(spec: Node) -> Node:
-    """The spec without what is said of its parts."""
+    """Returns the spec inside a `packed` node; any other spec unchanged."""
     return spec["packed"] if is_packed(spec) else spec
 
 
 def entries(spec: Node, count: int) -> list[PackedEntry | None]:
-    """What is said of each part."""
-    found = spec.get("parts")
-    if spec.keys() != {"packed", "parts"} or not isinstance(found, list) or len(found) != count:
+    """Returns the entry of each part of a `packed` node; None for an unpacked part."""
+    entries_json = spec.get("parts")
+    if (
+        spec.keys() != {"packed", "parts"}
+        or not isinstance(entries_json, list)
+        or len(entries_json) != count
+    ):
         raise DecodeError(
-            f"a spec that says how its {count} parts are packed has an entry for each"
+            f"invalid spec: a packed node must have an entry for each of the {count} parts"
         )
-    return [None if entry is None else PackedEntry(entry) for entry in found]
+    return [None if entry is None else PackedEntry(entry) for entry in entries_json]
 
 
 class PackedEntry:
-    """What a packed part was."""
+    """The dtype, shape and packing of one packed part."""
 
     def __init__(self, entry: Any) -> None:
         from ..transforms.compression import packing as transform
@@ -104,7 +110,9 @@ class PackedEntry:
             or not isinstance(shape, list)
             or not all(type(dim) is int and dim >= 0 for dim in shape)
         ):
-            raise DecodeError(f"a packed part has a dtype and a shape, not {entry!r:.80}")
+            raise DecodeError(
+                f"invalid spec: a packed part needs a valid dtype and shape, not {entry!r:.80}"
+            )
         self.row, self.shape = row, tuple(shape)
         self.nbytes = (
             validate.elements(self.shape, DecodeError, row.numpy.itemsize) * row.numpy.itemsize
@@ -116,15 +124,16 @@ class PackedEntry:
         )
 
     def unpack(self, part: Array, limits: Limits) -> Array:
-        """The part as it was, in memory that nobody else has; read-only unless the packed bytes
-        were the caller's own.
+        """Returns the unpacked part in memory of its own.
+
+        It is read-only unless the packed bytes were writable, which means the caller's own.
         """
         if part.dtype != np.uint8 or part.ndim != 1:
             raise DecodeError(
-                f"a packed part is a vector of uint8, not {part.dtype} {list(part.shape)}"
+                f"a packed part must be a vector of uint8, not {part.dtype} {list(part.shape)}"
             )
-        found = self.how.unpack(part, limits)
-        return self.array(found, self.shape, part.flags.writeable)
+        data = self.how.unpack(part, limits)
+        return self.array(data, self.shape, part.flags.writeable)
 
     def rows(
         self,
@@ -133,30 +142,33 @@ class PackedEntry:
         rows: tuple[int, int],
         limits: Limits,
     ) -> Array:
-        """Some rows of the part, of which `read` gives packed bytes from, to; there are `size` of
-        them.
+        """Returns some rows of the part.
+
+        `read` returns a range of the packed bytes, of which there are `size`.
         """
         start, stop = rows
         if not self.shape or not 0 <= start <= stop <= self.shape[0]:
-            raise DecodeError(f"rows {start} to {stop} of a tensor of shape {list(self.shape)}")
+            raise DecodeError(
+                f"rows {start} to {stop} are out of range for shape {list(self.shape)}"
+            )
         stride = self.nbytes // self.shape[0] if self.shape[0] else 0
-        found = self.how.part(lambda *span: read(span), size, start * stride, stop * stride, limits)
-        return self.array(found, (stop - start, *self.shape[1:]), True)
+        data = self.how.part(lambda *span: read(span), size, start * stride, stop * stride, limits)
+        return self.array(data, (stop - start, *self.shape[1:]), True)
 
-    def array(self, found: Array, shape: tuple[int, ...], writable: bool) -> Array:
-        bad = dtypes.noncanonical(self.row, found)
+    def array(self, data: Array, shape: tuple[int, ...], writable: bool) -> Array:
+        bad = dtypes.noncanonical(self.row, data)
         if bad is not None:
-            raise DecodeError(f"a byte that is no value of {self.row.name}")
-        array = found.view(self.row.numpy).reshape(shape)
+            raise DecodeError(f"invalid byte for the dtype {self.row.name}")
+        array = data.view(self.row.numpy).reshape(shape)
         return array if writable else memory.read_only(array)
 
 
 def unpacked(spec: Node, parts: list[Any], limits: Limits) -> tuple[Node, list[Any]]:
-    """The spec without what is said of its parts, and the parts as they were."""
+    """Returns the spec inside a `packed` node, and the unpacked parts."""
     if not is_packed(spec):
         return spec, parts
-    found = entries(spec, len(parts))
+    part_entries = entries(spec, len(parts))
     return spec["packed"], [
         part if entry is None else entry.unpack(part, limits)
-        for entry, part in zip(found, parts, strict=True)
+        for entry, part in zip(part_entries, parts, strict=True)
     ]

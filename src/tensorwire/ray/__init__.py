@@ -1,13 +1,13 @@
-"""Record files as datasets of Ray Data, and back: columns in Arrow's memory, decoded by the
-workers, without TensorFlow.
+"""Ray Data datasets from record files and back, decoded by the workers without TensorFlow.
 
     import tensorwire.ray
 
-    dataset = tensorwire.ray.read_examples("s3://bucket/train-*.tfrecord", columns=["image", "label"])
-    tensorwire.ray.write_examples(dataset.filter(expr="label > 0"), "s3://bucket/kept.tfrecord", shards=64)
+    dataset = tensorwire.ray.read_examples("s3://bucket/train-*.tfrecord", columns=["label"])
+    kept = dataset.filter(expr="label > 0")
+    tensorwire.ray.write_examples(kept, "s3://bucket/kept.tfrecord", shards=64)
 
-A worker that dies is replaced by Ray, and what it did is done again: a shard is there whole or not
-at all, under the same name.
+Columns are Arrow arrays. If a worker dies, Ray runs its task again. A shard is either complete or
+absent, and a repeated task writes it under the same name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Record files as datasets: the driver divides them, the workers decode them into Arrow's memory."""
+"""`read_examples`: the driver divides record files into tasks, the workers decode them to Arrow."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _block: Any = require("ray.data.block", extra="ray")
 
 _ROWS = 4096
 BLOCK = 32 << 20
-"""Bytes of a block: what Ray moves and keeps at once."""
+"""The size of a block in bytes, which Ray moves and stores as a unit."""
 _UNPACKED = 4
-"""How many times its size a compressed file has in memory, about."""
+"""The assumed ratio of decompressed to compressed size."""
 
 
 def read_examples(
@@ -47,31 +47,38 @@ def read_examples(
     concurrency: int | None = None,
     ray_remote_args: dict[str, Any] | None = None,
 ) -> Any:
-    """A ray.data.Dataset of the records of TFRecord files of tf.train.Example: a path, a pattern,
-    or a list of them.
+    """Read TFRecord files of tf.train.Example as a ray.data.Dataset.
 
-    The schema is found once, here, as `tw.read_examples` finds it. A scalar feature is a column of
-    numbers, bytes and text are Arrow's, a feature of a fixed shape is a tensor, any other a list. A
-    feature that a record does not have is a null, unless the schema has a default for it. Files are
-    divided among the workers; a plain file that is alone is divided by its index.
+    `path` is a path, a glob pattern or a list of them. The schema is found once, in the driver,
+    like in `tw.read_examples`. A scalar feature is a column of numbers, bytes and text are Arrow's
+    types, a feature of a fixed shape is a tensor, and any other is a list. A feature that a record
+    lacks is null, unless the schema has a default. Files are divided among the workers; a single
+    uncompressed file is divided by its index.
 
-    batch_size   rows that are decoded together; blocks have some 32 MiB
-    on_corrupt   "skip" passes over damaged records, and logs what was lost
-    The last three are those of `ray.data.read_datasource`.
+    columns      the names of the features to read (default: all) schema       as for
+    `tw.read_examples` batch_size   rows that are decoded together; blocks have about 32 MiB
+    on_corrupt   "skip" skips damaged records and logs them override_num_blocks, concurrency,
+    ray_remote_args  as for `ray.data.read_datasource`
+
+    Raises FileNotFoundError for a missing file and SchemaError if records do not fit the schema.
+
+    >>> import tensorwire as tw  # doctest: +SKIP
+    >>> import tensorwire.ray  # doctest: +SKIP
+    >>> dataset = tw.ray.read_examples("train-*.tfrecord", columns=["label"])  # doctest: +SKIP
     """
     source = ExampleSource(path, columns, schema, batch_size, on_corrupt, compression, limits)
-    said: dict[str, Any] = {
+    options: dict[str, Any] = {
         "override_num_blocks": override_num_blocks,
         "concurrency": concurrency,
         "ray_remote_args": ray_remote_args,
     }
     return _data.read_datasource(
-        source, **{name: value for name, value in said.items() if value is not None}
+        source, **{name: value for name, value in options.items() if value is not None}
     )
 
 
 class ExampleSource(_data.Datasource):  # type: ignore[misc]
-    """What `read_examples` gives to Ray."""
+    """The Ray data source behind `read_examples`."""
 
     def __init__(
         self,
@@ -84,13 +91,13 @@ class ExampleSource(_data.Datasource):  # type: ignore[misc]
         limits: Limits | None,
     ) -> None:
         super().__init__()
-        # workers are in another folder
+        # The workers run in another folder, so the paths must be absolute.
         self._names = [storage.absolute(name) for name in RecordReader(path).paths]
-        known = storage.stats(self._names)
-        missing = next((name for name in self._names if name not in known), None)
+        stats = storage.stats(self._names)
+        missing = next((name for name in self._names if name not in stats), None)
         if missing is not None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), storage.shown(missing))
-        self._sizes = [known[name].size for name in self._names]
+        self._sizes = [stats[name].size for name in self._names]
         self._settings = remote.settings()
         self._options: dict[str, Any] = {
             "on_corrupt": on_corrupt,
@@ -102,11 +109,11 @@ class ExampleSource(_data.Datasource):  # type: ignore[misc]
         self.schema, self._strict = examples.schema, examples.strict
 
     def get_name(self) -> str:
-        """How Ray shows it."""
+        """Return the name that Ray shows."""
         return "Examples"
 
     def estimate_inmemory_data_size(self) -> int:
-        """About as many bytes as the files have."""
+        """Return the approximate size of the data in memory."""
         packed = (
             _UNPACKED
             if self._options["compression"]
@@ -118,7 +125,7 @@ class ExampleSource(_data.Datasource):  # type: ignore[misc]
     def get_read_tasks(
         self, parallelism: int, per_task_row_limit: int | None = None, data_context: object = None
     ) -> list[Any]:
-        """A task for each lot of files, or for each share of a file."""
+        """Return one task for each group of files, or for each share of a file."""
         shares = self._shares(max(1, parallelism))
         return [self._task(share, per_task_row_limit) for share in shares]
 
@@ -130,22 +137,25 @@ class ExampleSource(_data.Datasource):  # type: ignore[misc]
                 for name, size in zip(self._names, self._sizes, strict=True)
                 for share in self._divided(name, size, pieces)
             ]
-        lots = _balanced(self._sizes, min(wanted, len(self._names)))
+        groups = _balanced(self._sizes, min(wanted, len(self._names)))
         return [
-            _Share([self._names[i] for i in lot], (0, 1), None, sum(self._sizes[i] for i in lot))
-            for lot in lots
+            _Share(
+                [self._names[i] for i in group], (0, 1), None, sum(self._sizes[i] for i in group)
+            )
+            for group in groups
         ]
 
     def _divided(self, name: str, size: int, pieces: int) -> list[_Share]:
-        """Shares of one file, by its index. Of an object an index is only used if it is there:
-        making one reads all of it.
+        """Return shares of one file, by its index.
+
+        The index of an object is only used if it exists: building one would read the whole object.
         """
         options = self._options["compression"], self._options["limits"]
         with storage.source(name) as source:
-            packed = _blocks.compression_of(source, options[0])
+            codec = _blocks.compression_of(source, options[0])
         index = (
             None
-            if packed
+            if codec
             else _index.load(name)
             if storage.is_url(name)
             else _index.open_index(name, *options)
@@ -157,24 +167,25 @@ class ExampleSource(_data.Datasource):  # type: ignore[misc]
         return [_Share([name], (i, count), rows[i], size // count) for i in range(count)]
 
     def _task(self, share: _Share, most: int | None) -> Any:
-        known = {field.name for field in fields(_block.BlockMetadata)}
-        said = {
+        # The fields of BlockMetadata differ between versions of Ray.
+        field_names = {field.name for field in fields(_block.BlockMetadata)}
+        values = {
             "num_rows": share.rows,
             "size_bytes": share.size,
             "input_files": share.names,
             "exec_stats": None,
             "schema": None,
         }
-        about = _block.BlockMetadata(
-            **{name: value for name, value in said.items() if name in known}
+        metadata = _block.BlockMetadata(
+            **{name: value for name, value in values.items() if name in field_names}
         )
         work = partial(_tables, share, self.schema, self._strict, self._options, self._settings)
         limit = {} if most is None else {"per_task_row_limit": most}
-        return _data.ReadTask(work, about, **limit)
+        return _data.ReadTask(work, metadata, **limit)
 
 
 class _Share(NamedTuple):
-    """What one task reads."""
+    """The part of the files that one task reads."""
 
     names: list[str]
     part: tuple[int, int]
@@ -183,17 +194,17 @@ class _Share(NamedTuple):
 
 
 def _balanced(sizes: Sequence[int], count: int) -> list[list[int]]:
-    """Neighbouring files in lots of about the same size.
+    """Return consecutive files in groups of about the same size.
 
     >>> _balanced([5, 1, 1, 1, 5], 3)
     [[0], [1, 2, 3], [4]]
     """
     ends = np.cumsum([size + 1 for size in sizes])
     middles = ends - (np.asarray(sizes) + 1) / 2
-    lots: list[list[int]] = [[] for _ in range(count)]
+    groups: list[list[int]] = [[] for _ in range(count)]
     for number, middle in enumerate(middles.tolist()):
-        lots[min(count - 1, int(middle * count / ends[-1]))].append(number)
-    return [lot for lot in lots if lot]
+        groups[min(count - 1, int(middle * count / ends[-1]))].append(number)
+    return [group for group in groups if group]
 
 
 def _tables(
@@ -203,27 +214,28 @@ def _tables(
     options: dict[str, Any],
     settings: dict[str, str],
 ) -> Iterator[Any]:
-    """The blocks of one task. Runs in a worker, with the storage settings of the driver."""
+    """Yield the blocks of one task. Runs in a worker with the storage settings of the driver."""
     remote.take_over(settings)
     pa = require("pyarrow", extra="arrow")
     part = None if share.part == (0, 1) else share.part
     examples = _read_examples(share.names, schema, workers=0, shard=part, **options)
     examples.strict = strict
-    held: list[Any] = []
+    tables: list[Any] = []
     for batch in examples:
-        held.append(_arrow(batch, schema))
-        if sum(one.nbytes for one in held) >= BLOCK:
-            yield pa.Table.from_batches(held)
-            held = []
-    if held:
-        yield pa.Table.from_batches(held)
+        tables.append(_arrow(batch, schema))
+        if sum(table.nbytes for table in tables) >= BLOCK:
+            yield pa.Table.from_batches(tables)
+            tables = []
+    if tables:
+        yield pa.Table.from_batches(tables)
     for gap in examples.skipped:
-        logging.getLogger("tensorwire").warning("passed over %s", gap)
+        logging.getLogger("tensorwire").warning("skipped %s", gap)
 
 
 def _arrow(batch: Batch, schema: Schema) -> Any:
-    """A record batch, zero-copy where nothing is missing; what has a fixed shape as tensors, which
-    Ray gives as arrays.
+    """Return a record batch, without copies where no row is missing.
+
+    Features of a fixed shape become tensors, which Ray returns as arrays.
     """
     present = {
         name: there if schema[name].default is None else np.ones_like(there)

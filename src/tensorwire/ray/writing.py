@@ -1,6 +1,4 @@
-"""Datasets as record files: each task writes one, and the driver puts the schema of all beside
-them.
-"""
+"""`write_examples`: each task writes one record file, and the driver writes the schema of all."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .. import storage
-from .._errors import EncodeError, TensorwireError
+from .._errors import EncodeError, TensorwireError, UsageError
 from .._optional import require
 from ..codecs.arrow.table_rows import batch_of
 from ..core.tensors import Array, Ragged, Strings
@@ -48,28 +46,40 @@ def write_examples(
     concurrency: int | None = None,
     ray_remote_args: dict[str, Any] | None = None,
 ) -> int:
-    """Writes a ray.data.Dataset as TFRecord files of tf.train.Example, by the workers; returns the
-    number of records.
+    """Write a ray.data.Dataset as TFRecord files of Examples and return the number of records.
 
-    With `shards=n` the rows are divided evenly into `NAME-00007-of-00064.SUFFIX`; without, each
-    task writes `NAME-000007.SUFFIX`. A null is a feature that a record does not have. `schema`,
-    `compression`, `level`, `tensors`, `base64` and `schema_file` are those of `tw.write_examples`;
-    the schema beside the files says what all shards amount to, and is written last.
+    The workers write the files. A null is a feature that a record lacks.
+
+    shards       write n files `NAME-00007-of-00064.SUFFIX` with equal numbers of rows; by default
+    each
+                 task writes `NAME-000007.SUFFIX`
+    schema, compression, level, tensors, base64, schema_file  as for `tw.write_examples`; the schema
+                 covers all shards and is written last
+    concurrency, ray_remote_args  as for `ray.data.Dataset.write_datasink`
+
+    Raises EncodeError for values that cannot be written and SchemaError for values that do not fit
+    `schema`.
+
+    >>> import tensorwire as tw  # doctest: +SKIP
+    >>> import tensorwire.ray  # doctest: +SKIP
+    >>> tw.ray.write_examples(dataset, "kept.tfrecord", shards=64)  # doctest: +SKIP
     """
     if shards is not None and shards < 1:
-        raise EncodeError(f"at least one shard, not {shards}")
+        raise UsageError(f"shards must be at least 1, not {shards}")
     wanted = None if schema is None else as_schema(schema)
     sink = ExampleTarget(
         path, pack.Options(tensors, base64, None, wanted), shards, compression, level, schema_file
     )
-    said: dict[str, Any] = {"concurrency": concurrency, "ray_remote_args": ray_remote_args}
+    options: dict[str, Any] = {"concurrency": concurrency, "ray_remote_args": ray_remote_args}
     rows = dataset if shards is None else dataset.repartition(shards)
-    rows.write_datasink(sink, **{name: value for name, value in said.items() if value is not None})
+    rows.write_datasink(
+        sink, **{name: value for name, value in options.items() if value is not None}
+    )
     return sink.finish()
 
 
 class _Shard(NamedTuple):
-    """What a task has written."""
+    """The file that a task has written."""
 
     path: str
     records: int
@@ -78,7 +88,7 @@ class _Shard(NamedTuple):
 
 
 class ExampleTarget(_data.Datasink):  # type: ignore[misc]
-    """What `write_examples` gives to Ray."""
+    """The Ray data sink behind `write_examples`."""
 
     def __init__(
         self,
@@ -90,7 +100,7 @@ class ExampleTarget(_data.Datasink):  # type: ignore[misc]
         schema_file: bool,
     ) -> None:
         super().__init__()
-        # workers are in another folder
+        # The workers run in another folder, so the path must be absolute.
         self._path, self._options, self._count = storage.absolute(os.fspath(path)), options, shards
         self._how: dict[str, Any] = {"compression": compression, "level": level}
         self._schema_file = schema_file
@@ -98,31 +108,33 @@ class ExampleTarget(_data.Datasink):  # type: ignore[misc]
         self._done: list[_Shard] = []
 
     def get_name(self) -> str:
-        """How Ray shows it."""
+        """Return the name that Ray shows."""
         return "Examples"
 
     def on_write_start(self, *schema: Any) -> None:
-        """Nothing: files appear when they are whole."""
+        """Do nothing: files appear when they are complete."""
 
     def write(self, blocks: Iterable[Any], ctx: Any) -> _Shard:
-        """One shard. Runs in a worker; if that dies, another one writes the same file."""
+        """Write one shard. Runs in a worker; if that dies, another writes the same file."""
         remote.take_over(self._settings)
         return self._write(ctx.task_idx, (table for block in blocks for table in _batches(block)))
 
     def _write(self, number: int, batches: Iterable[Batch]) -> _Shard:
         if self._count is not None and number >= self._count:
             raise EncodeError(
-                f"Ray made more than {self._count} tasks; leave shards= out", path=self._path
+                f"Ray created more than {self._count} tasks",
+                path=self._path,
+                hint="leave out shards=",
             )
-        place = self._place(number)
-        if not storage.is_url(place):
-            os.makedirs(os.path.dirname(place), exist_ok=True)
-        with RecordWriter(place, **self._how) as writer:
+        shard_path = self._place(number)
+        if not storage.is_url(shard_path):
+            os.makedirs(os.path.dirname(shard_path), exist_ok=True)
+        with RecordWriter(shard_path, **self._how) as writer:
             sink = ExampleSink(writer, self._options, None)
             for batch in batches:
                 sink.add(batch)
         features = {name: feature.json() for name, feature in sink.features.items()}
-        return _Shard(place, writer.records, paths.mark(place), features)
+        return _Shard(shard_path, writer.records, paths.mark(shard_path), features)
 
     def _place(self, number: int) -> str:
         if self._count is not None:
@@ -132,11 +144,11 @@ class ExampleTarget(_data.Datasink):  # type: ignore[misc]
         )
 
     def on_write_complete(self, results: Any) -> None:
-        """Keeps what the tasks have said; Ray calls it once, in the driver."""
+        """Keep the results of the tasks. Ray calls this once, in the driver."""
         self._done = [_Shard(*shard) for shard in getattr(results, "write_returns", results)]
 
     def finish(self) -> int:
-        """Shards that nobody had rows for, and the schema. -> the number of records"""
+        """Write empty shards and the schema, and return the number of records."""
         done = {shard.path: shard for shard in self._done}
         for number in range(self._count or 0):
             if self._place(number) not in done:
@@ -145,18 +157,21 @@ class ExampleTarget(_data.Datasink):  # type: ignore[misc]
         records = sum(shard.records for shard in done.values())
         if self._schema_file and done:
             schema = self._schema(list(done.values()), records)
-            for place in [self._path] if self._count is not None else done:
-                schema.save(place + paths.SCHEMA)
+            for shard_path in [self._path] if self._count is not None else done:
+                schema.save(shard_path + paths.SCHEMA)
         return records
 
     def _remove_others(self, done: Container[str]) -> None:
-        """Files of an earlier writing to the same path, which had more tasks: their names do not
-        say how many there are.
+        """Delete files of an earlier write to the same path that had more tasks.
+
+        Without shards=, the names do not contain the number of files, so a reader would mix both
+        writes.
         """
         if self._count is not None:
             return
         before, _, after = self._place(0).rpartition("-000000")
-        with contextlib.suppress(FileNotFoundError):  # there is none
+        # FileNotFoundError: no file matches.
+        with contextlib.suppress(FileNotFoundError):
             for entry in storage.find(
                 f"{glob.escape(before)}-[0-9][0-9][0-9][0-9][0-9][0-9]{glob.escape(after)}"
             ):
@@ -167,8 +182,8 @@ class ExampleTarget(_data.Datasink):  # type: ignore[misc]
     def _schema(self, shards: list[_Shard], records: int) -> Schema:
         features: dict[str, Feature] = dict(self._options.schema or {})
         for shard in shards:
-            for name, about in shard.features.items():
-                feature = Feature.from_json(about)
+            for name, content in shard.features.items():
+                feature = Feature.from_json(content)
                 try:
                     features[name] = (
                         feature if name not in features else pack.merge(features[name], feature)
@@ -180,33 +195,35 @@ class ExampleTarget(_data.Datasink):  # type: ignore[misc]
 
 
 def _batches(block: Any) -> Iterator[Batch]:
-    """A block of Ray as batches of columns."""
+    """Yield the batches of columns of a Ray block."""
     pa = require("pyarrow", extra="arrow")
     table = _block.BlockAccessor.for_block(block).to_arrow()
     if not table.num_rows:
         return
     rows = max(1, math.ceil(table.num_rows * BLOCK / max(table.nbytes, 1)))
     for batch in table.combine_chunks().to_batches(max_chunksize=rows):
-        # a null is a feature that nobody has here
+        # A column of type null is a feature that no record in this block has.
         named = [field.name for field in batch.schema if not pa.types.is_null(field.type)]
-        own = {name: _own(pa, batch.column(name)) for name in named}
-        found = batch_of(batch.select([name for name, tensors in own.items() if tensors is None]))
+        ray_tensors = {name: _own(pa, batch.column(name)) for name in named}
+        converted = batch_of(
+            batch.select([name for name, tensors in ray_tensors.items() if tensors is None])
+        )
         columns: dict[str, Any] = {}
-        present = dict(found.present)
-        for name, tensors in own.items():
+        present = dict(converted.present)
+        for name, tensors in ray_tensors.items():
             if tensors is None:
-                columns[name] = found[name]
+                columns[name] = converted[name]
             else:
                 columns[name], present[name] = tensors
         yield Batch(columns, present, batch.num_rows)
 
 
 def _own(pa: ModuleType, column: pa.Array) -> tuple[Any, Array] | None:
-    """Ray's own tensors, which it makes of what a function for map_batches returns, and where there
-    are some; None for other columns.
+    """Return Ray's own tensors and which rows have one; None for other columns.
 
-    Numbers are an array, vectors a ragged one. Of what has more dimensions the next block may have
-    another shape, so each is a tensor.
+    Ray makes them from the results of functions for map_batches. Numbers become an array, vectors a
+    Ragged. Of tensors with more dimensions, the next block may have another shape, so each row is a
+    tensor.
     """
     if not isinstance(column, pa.ExtensionArray) or isinstance(
         column.type, pa.FixedShapeTensorType
@@ -215,17 +232,19 @@ def _own(pa: ModuleType, column: pa.Array) -> tuple[Any, Array] | None:
     rows = column.to_numpy(zero_copy_only=False)
     if rows.dtype != object and rows.ndim < 3:
         return np.ascontiguousarray(rows), np.ones(len(rows), np.bool_)
-    alone: Array = np.empty(len(rows), object)
-    alone[:] = list(rows) if rows.dtype != object else rows
-    there = np.array([row is not None for row in alone], np.bool_)
-    kinds = {(np.ndim(row), np.asarray(row).dtype.kind in "OSU") for row in alone[there]}
+    row_tensors: Array = np.empty(len(rows), object)
+    row_tensors[:] = list(rows) if rows.dtype != object else rows
+    there = np.array([row is not None for row in row_tensors], np.bool_)
+    kinds = {(np.ndim(row), np.asarray(row).dtype.kind in "OSU") for row in row_tensors[there]}
     if len(kinds) != 1 or (kind := kinds.pop())[0] != 1:
-        return alone, there
-    parts = [[] if row is None else row for row in alone]
+        return row_tensors, there
+    parts = [[] if row is None else row for row in row_tensors]
     splits = np.cumsum([0, *map(len, parts)])
     if kind[1]:
         return Ragged(Strings.of([item for part in parts for item in part]), splits), there
     return (
-        Ragged(np.concatenate([part for part in parts if len(part)] or [alone[there][0]]), splits),
+        Ragged(
+            np.concatenate([part for part in parts if len(part)] or [row_tensors[there][0]]), splits
+        ),
         there,
     )

@@ -1,3 +1,1 @@
-"""Record files: TFRecord framing and compression, random access, Examples as columns, schemas,
-repair.
-"""
+"""TFRecord files: framing, compression, random access, schemas, Examples as columns, repair."""

@@ -1,6 +1,4 @@
-"""Batches of Examples where other libraries want to read them: a tf.data.Dataset, and Arrow's
-stream of record batches.
-"""
+"""Adapters that pass batches of Examples to tf.data and to Arrow."""
 
 from __future__ import annotations
 
@@ -20,14 +18,15 @@ from .schema import Schema
 
 
 def tf_signature(schema: Schema) -> dict[str, Any]:
-    """What tf.data must know of a batch before it has seen one."""
+    """Return the `output_signature` that tf.data needs before it has seen a batch."""
     tf = require("tensorflow")
     out = {}
     for name, feature in schema.items():
         if feature.shape is None:
             raise EncodeError(
-                "tensors of different ranks are no column of tf.data; leave it out with columns=",
+                "tf.data cannot represent a column whose tensors have different ranks",
                 tensor=name,
+                hint="leave the column out with columns=",
             )
         dtype = tf.as_dtype(feature.dtype)
         if feature.fixed:
@@ -40,7 +39,7 @@ def tf_signature(schema: Schema) -> dict[str, Any]:
 
 
 def tf_dataset(batches: Callable[[], Iterable[Batch]], schema: Schema) -> Any:
-    """A tf.data.Dataset of dicts of tensors."""
+    """Return a tf.data.Dataset whose elements are dicts of tensors."""
     tf = require("tensorflow")
 
     def rows() -> Iterator[dict[str, Any]]:
@@ -51,8 +50,9 @@ def tf_dataset(batches: Callable[[], Iterable[Batch]], schema: Schema) -> Any:
 
 
 def arrow_reader(batches: Callable[[], Iterable[Batch]], empty: Batch) -> Any:
-    """A pyarrow.RecordBatchReader; `empty` is a batch without rows, which shows the types. Missing
-    features are nulls.
+    """Return a pyarrow.RecordBatchReader over the batches. Missing features are nulls.
+
+    `empty` is a batch without rows, from which the Arrow schema is taken.
     """
     pa = require("pyarrow", extra="arrow")
     schema = arrow_batch(empty).schema
@@ -60,10 +60,10 @@ def arrow_reader(batches: Callable[[], Iterable[Batch]], empty: Batch) -> Any:
 
 
 def arrow_batch(batch: Batch, plain: bool = True) -> Any:
-    """A pyarrow.RecordBatch for other libraries; missing features are nulls.
+    """Return a pyarrow.RecordBatch for other libraries. Missing features are nulls.
 
-    `plain` as for `codecs.arrow_batches.record_batch`. A dtype that Arrow lacks is an error: a
-    library that does not know our metadata would read its storage as other numbers.
+    `plain` has the same meaning as in `codecs.arrow.batches.record_batch`. A dtype that Arrow lacks
+    is an error: a library that does not know our metadata would read its storage as other numbers.
     """
     for name, column in batch.items():
         values: Any = column.values if isinstance(column, Ragged) else column
@@ -71,7 +71,8 @@ def arrow_batch(batch: Batch, plain: bool = True) -> Any:
             continue
         if dtypes.of(values.dtype).arrow is None:
             raise EncodeError(
-                f"Arrow has no {values.dtype}; leave it out with columns=, or convert it first",
+                f"Arrow has no type for {values.dtype}",
                 tensor=name,
+                hint="leave the column out with columns=, or convert it first",
             )
     return arrow_batches.record_batch(batch, batch.present, plain)

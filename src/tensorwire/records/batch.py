@@ -1,4 +1,4 @@
-"""Rows of Examples as columns: a batch, and what is done with its rows and columns."""
+"""Batches: rows of Examples stored as columns, with selection and concatenation."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from ..core.memory import Buffer, flat
 from ..core.tensors import Array, Bundle, Ragged, Strings, Tensor, trusted
 
 BatchColumn = Array | Strings | Ragged
-"""What a batch has under a name: one row for each record."""
+"""The type of a column in a batch. It has one row per record."""
 DIFFER = (
-    "files differ in what this column is: {}; columns= leaves it out, cast= makes numbers alike"
+    "the column has different types in different files: {}; leave it out with columns=, or convert"
+    " numbers with cast="
 )
 _LONG = 64
-"""Bytes of a string from which on a copy for each is quicker than an index for each byte."""
+"""Mean string length in bytes above which one copy per string beats one index per byte."""
 _NO_STRINGS = ("torch", "jax")
 
 
 def holds_strings(column: object) -> bool:
-    """Whether a column is of strings, however they are arranged."""
+    """Return whether a column holds strings, dense or ragged."""
     return isinstance(column, Strings) or isinstance(getattr(column, "values", None), Strings)
 
 
 def is_untyped(column: object) -> bool:
-    """Whether a column is of objects: of a type that is not known, or of tensors of any shape."""
+    """Return whether a column is an object array: its type is unknown, or its shapes differ."""
     return isinstance(column, np.ndarray) and column.dtype == object
 
 
@@ -40,10 +41,15 @@ def _rows(
 
 
 class Batch(Bundle):
-    """Columns by name, each with one row a record. `present[name]` says which records have the
-    feature at all.
+    """A mapping from column names to columns, each with one row per record.
 
-    >>> batch = Batch({"label": np.array([3, 0])}, {"label": np.array([True, False])}, 2)
+    `present[name]` says which records have the feature at all. `rows()` iterates over the records,
+    `take`, `slice` and `select` choose rows and columns, and `to` converts the columns to a
+    framework.
+
+    >>> import tensorwire as tw
+    >>> import numpy as np
+    >>> batch = tw.Batch({"label": np.array([3, 0])}, {"label": np.array([True, False])}, 2)
     >>> len(batch), batch.size, list(batch.rows())
     (1, 2, [{'label': np.int64(3)}, {}])
     """
@@ -51,7 +57,8 @@ class Batch(Bundle):
     __slots__ = ("present", "size")
 
     present: dict[str, Array]
-    """bool [size] by name: where it is False, the column has `default`, zero, or nothing."""
+    """bool [size] by column name. Where it is False, the column holds the default, zero or nothing.
+    """
     size: int
     """The number of rows."""
 
@@ -71,7 +78,11 @@ class Batch(Bundle):
 
     @classmethod
     def union(cls, batches: Sequence[Batch]) -> Self:
-        """The columns of all batches, without rows; of objects, where no batch knows better."""
+        """Return a batch without rows that has the columns of all batches.
+
+        A column keeps the type of the first batch that knows it, and is an object array if none
+        does.
+        """
         columns: dict[str, BatchColumn] = {}
         for name, column in (item for batch in batches for item in batch.items()):
             if name not in columns or is_untyped(columns[name]):
@@ -81,7 +92,7 @@ class Batch(Bundle):
 
     @classmethod
     def concatenate(cls, batches: Sequence[Batch]) -> Batch:
-        """All rows in one batch, with the columns of all batches."""
+        """Return the rows of all batches in one batch that has the columns of all of them."""
         if len(batches) == 1:
             return batches[0]
         if any(batch.keys() != batches[0].keys() for batch in batches):
@@ -100,16 +111,17 @@ class Batch(Bundle):
 
     @property
     def nbytes(self) -> int:
-        """Bytes in memory, about."""
+        """The approximate size in memory in bytes."""
         return sum(_nbytes(column) for column in self.values())
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """One dict a record, without the features that it does not have."""
+        """Iterate over the records as dicts, without the features that a record does not have."""
         return _rows(self, self.present, self.size)
 
     def to(self, framework: str, device: object = None, cast: bool = False) -> Batch | ForeignBatch:
-        """The same columns as objects of a framework; see `tw.to`. torch and JAX have no strings:
-        there, strings stay `Strings`.
+        """Return the same columns as objects of a framework, with the arguments of `tw.to`.
+
+        torch and JAX have no strings, so string columns stay `Strings` there.
         """
         if framework == "numpy":
             return self
@@ -124,9 +136,11 @@ class Batch(Bundle):
         return ForeignBatch(columns, self.present, self.size)
 
     def take(self, rows: Array) -> Batch:
-        """Some rows, in that order.
+        """Return the rows with the given numbers, in the given order.
 
-        >>> Batch({"a": np.array([5, 6, 7])}, size=3).take(np.array([2, 0]))["a"]
+        >>> import tensorwire as tw
+        >>> import numpy as np
+        >>> tw.Batch({"a": np.array([5, 6, 7])}, size=3).take(np.array([2, 0]))["a"]
         array([7, 5])
         """
         columns = {name: take_rows(column, rows) for name, column in self.items()}
@@ -134,7 +148,7 @@ class Batch(Bundle):
         return Batch(columns, present, len(rows))
 
     def slice(self, start: int, stop: int) -> Batch:
-        """The rows from, to."""
+        """Return the rows from `start` up to, but not including, `stop`."""
         if start == 0 and stop >= self.size:
             return self
         rows = np.arange(start, min(stop, self.size))
@@ -146,7 +160,7 @@ class Batch(Bundle):
         return Batch(columns, present, len(rows))
 
     def select(self, names: Sequence[str]) -> Batch:
-        """Some of the columns."""
+        """Return a batch with only the named columns. Raises SchemaError for an unknown name."""
         for name in names:
             if name not in self:
                 raise SchemaError(f"no column {name!r}{choices(name, self)}", tensor=name)
@@ -154,11 +168,14 @@ class Batch(Bundle):
         return Batch({name: self[name] for name in names}, present, self.size)
 
     def completed(self, blank: Batch) -> Batch:
-        """The columns of `blank`, in their order, and then the others of this batch. In a column
-        that this batch does not have, no row is present.
+        """Return the columns of `blank` in their order, then the other columns of this batch.
 
-        >>> blank = Batch({"b": np.zeros(0, np.int8), "a": np.zeros(0)})
-        >>> Batch({"a": np.array([5, 6])}, size=2).completed(blank).present["b"].tolist()
+        A column that this batch does not have is added with no row present.
+
+        >>> import tensorwire as tw
+        >>> import numpy as np
+        >>> blank = tw.Batch({"b": np.zeros(0, np.int8), "a": np.zeros(0)})
+        >>> tw.Batch({"a": np.array([5, 6])}, size=2).completed(blank).present["b"].tolist()
         [False, False]
         """
         if list(self) == list(blank):
@@ -173,8 +190,9 @@ class Batch(Bundle):
 
 
 class ForeignBatch(dict[str, Any]):
-    """A batch whose columns are objects of another framework: a dict, with `present`, `size` and
-    `rows()` as a Batch has.
+    """A batch whose columns are objects of another framework.
+
+    It is a dict from names to columns and has `present`, `size` and `rows()` like a `Batch`.
     """
 
     def __init__(self, columns: Mapping[str, Any], present: Mapping[str, Array], size: int) -> None:
@@ -182,13 +200,15 @@ class ForeignBatch(dict[str, Any]):
         self.present, self.size = dict(present), size
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """One dict a record, without the features that it does not have."""
+        """Iterate over the records as dicts, without the features that a record does not have."""
         return _rows(self, self.present, self.size)
 
 
 class SequenceBatch:
-    """Records of SequenceExamples: `context` has one row a record, and so has `sequences`, each row
-    a list of steps (Ragged).
+    """A batch of SequenceExamples.
+
+    `context` and `sequences` have one row per record. Each row in `sequences` is a list of steps,
+    so its columns are Ragged.
     """
 
     def __init__(self, context: Batch | ForeignBatch, sequences: Batch | ForeignBatch) -> None:
@@ -200,7 +220,7 @@ class SequenceBatch:
         return self.context.size
 
     def rows(self) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-        """One pair (context, sequences) a record."""
+        """Iterate over the records as pairs (context, sequences)."""
         return zip(self.context.rows(), self.sequences.rows(), strict=True)
 
     def __repr__(self) -> str:
@@ -210,25 +230,30 @@ class SequenceBatch:
 
 
 def runs(starts: Array, lengths: Array) -> Array:
-    """Places of many runs, one behind the other.
+    """Return the indices of many runs of neighbours, concatenated.
 
     >>> runs(np.array([5, 0]), np.array([2, 3]))
     array([5, 6, 0, 1, 2])
     """
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
-    places: Array = np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
-    return places
+    indices: Array = np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+    return indices
 
 
 def gathered(data: Buffer | Array, starts: Array, sizes: Array, text: bool = False) -> Strings:
-    """Strings that lie anywhere in some bytes, in memory of their own."""
+    """Copy strings that lie anywhere in a buffer into memory of their own."""
     offsets = np.zeros(len(starts) + 1, np.int64)
     np.cumsum(sizes, out=offsets[1:])
+    # Long strings are copied one by one; short strings are gathered by one fancy index over all
+    # bytes.
     if len(starts) and offsets[-1] >= _LONG * len(starts):
         view = flat(data)
         joined = b"".join(
-            [view[a : a + n] for a, n in zip(starts.tolist(), sizes.tolist(), strict=True)]
+            [
+                view[start : start + size]
+                for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)
+            ]
         )
         return trusted(Strings, np.frombuffer(joined, np.uint8), offsets, (len(starts),), text)
     return trusted(
@@ -241,23 +266,24 @@ def gathered(data: Buffer | Array, starts: Array, sizes: Array, text: bool = Fal
 
 
 def take_rows(column: BatchColumn, chosen: Array) -> Any:
-    """Some rows of a column, in that order."""
+    """Return some rows of a column, in the given order."""
     if isinstance(column, Strings):
         width = column.size // len(column) if len(column) else 0
-        places = chosen if column.ndim == 1 else runs(chosen * width, np.full(len(chosen), width))
-        found = gathered(
+        items = chosen if column.ndim == 1 else runs(chosen * width, np.full(len(chosen), width))
+        strings = gathered(
             column.data,
-            column.offsets[places],
-            column.offsets[places + 1] - column.offsets[places],
+            column.offsets[items],
+            column.offsets[items + 1] - column.offsets[items],
             column.text,
         )
-        return found.reshape(len(chosen), *column.shape[1:])
+        return strings.reshape(len(chosen), *column.shape[1:])
     if isinstance(column, Ragged):
         splits = []
-        for part in column.row_splits:
-            starts, lengths = part[chosen], part[chosen + 1] - part[chosen]
+        # Each level of row splits maps the chosen rows to the chosen rows of the next level.
+        for bounds in column.row_splits:
+            starts, lengths = bounds[chosen], bounds[chosen + 1] - bounds[chosen]
             splits.append(
-                np.concatenate([np.zeros(1, part.dtype), np.cumsum(lengths, dtype=part.dtype)])
+                np.concatenate([np.zeros(1, bounds.dtype), np.cumsum(lengths, dtype=bounds.dtype)])
             )
             chosen = runs(starts.astype(np.int64), lengths.astype(np.int64))
         return trusted(Ragged, take_rows(column.values, chosen), tuple(splits), column.uniform)
@@ -287,7 +313,7 @@ def _joined(columns: Sequence[Any]) -> BatchColumn:
 
 
 def _bounds_of_all(splits: Sequence[Array]) -> Array:
-    """Bounds of several lists of rows as those of one."""
+    """Concatenate several arrays of row bounds into one."""
     return _bounds(np.concatenate([np.diff(part) for part in splits]))
 
 
@@ -298,8 +324,7 @@ def _bounds(lengths: Array) -> Array:
 
 
 def spread(column: BatchColumn, present: Array) -> Any:
-    """A column that has only the rows that are there, with zeros and nothing in place of the
-    others.
+    """Expand a column of the present rows to all rows. Missing rows become zeros or stay empty.
 
     >>> spread(np.array([5, 7]), np.array([True, False, True]))
     array([5, 0, 7])
@@ -320,7 +345,8 @@ def spread(column: BatchColumn, present: Array) -> Any:
         )
     if isinstance(column, Ragged):
         lengths = np.zeros(count, np.int64)
-        # a row that is missing has as many as the others, of nothing
+        # With a uniform outer dimension, a missing row must have as many items as the other rows.
+        # These items are empty.
         if column.uniform and column.uniform[0] is not None:
             width = column.uniform[0]
             inner = (
@@ -329,9 +355,14 @@ def spread(column: BatchColumn, present: Array) -> Any:
                 else column.values
             )
             inner = spread(inner, np.repeat(present, width))
-            whole = np.arange(count + 1, dtype=column.row_splits[0].dtype) * width
-            below = inner.row_splits if isinstance(inner, Ragged) else ()
-            return trusted(Ragged, getattr(inner, "values", inner), (whole, *below), column.uniform)
+            outer_bounds = np.arange(count + 1, dtype=column.row_splits[0].dtype) * width
+            inner_splits = inner.row_splits if isinstance(inner, Ragged) else ()
+            return trusted(
+                Ragged,
+                getattr(inner, "values", inner),
+                (outer_bounds, *inner_splits),
+                column.uniform,
+            )
         lengths[present] = np.diff(column.row_splits[0])
         outer = _bounds(lengths).astype(column.row_splits[0].dtype)
         return trusted(Ragged, column.values, (outer, *column.row_splits[1:]), column.uniform)
@@ -342,17 +373,18 @@ def spread(column: BatchColumn, present: Array) -> Any:
 
 
 def column_kind(column: BatchColumn, text: bool = True) -> str:
-    """What columns have in common that can be put together; `text` says whether text and bytes are
-    different.
+    """Describe the type of a column. Columns of one kind can be concatenated.
+
+    `text` says whether text and bytes are different kinds.
     """
     if isinstance(column, Ragged):
         return f"lists ({column.ragged_rank}) of {column_kind(column.values, text)}"
-    found = (
+    kind = (
         ("text" if column.text or not text else "bytes")
         if isinstance(column, Strings)
         else str(column.dtype)
     )
-    return f"{found} {column.shape[1:]}" if column.ndim > 1 else found
+    return f"{kind} {column.shape[1:]}" if column.ndim > 1 else kind
 
 
 def _nbytes(column: BatchColumn) -> int:

@@ -1,19 +1,21 @@
-"""Whole records out of a file, a block of some hundred kilobytes at a time, so that what is read is
-still in the cache when it is used.
+"""Blocks of whole records, scanned from a stream some hundred kilobytes at a time.
+
+Blocks of this size are still in the CPU cache when they are decoded.
 
 How `frames` scans a file:
 
-1. It reads into the free part of a buffer, and a kernel finds all frames that are whole in it.
-2. If the last record is cut off by the end of the buffer, there are two ways to get the rest. Where
-   only a little of it is there, that is moved to the start of the next block. Where more is there,
-   and its end fits into the room behind the block, the rest is read into that room.
-3. The whole records go to the caller as one `Block`: positions in the buffer, no copies.
-4. What is left over begins the next block. If the caller has let go of the last one, the next block
-   uses the same memory, which is still in the cache; otherwise it takes a fresh buffer of the pool.
+1. It reads into the free part of a buffer, and a kernel finds all complete frames in it.
+2. If the end of the buffer cuts off the last record, there are two ways to get the rest. A short
+   beginning is moved to the start of the next block. A longer one stays in place, and the rest is
+   read into the spare room behind the block, if it fits there.
+3. The complete records are yielded as one `Block`: positions in the buffer, without copies.
+4. The bytes that are left begin the next block. If the caller has released the last block, the next
+   one uses the same memory, which is still in the cache. Otherwise it takes a new buffer from the
+   pool.
 5. A record that is longer than a block gets a buffer of its size at once, but only after its length
    was compared with the size of the file, or with what the limits allow a compressed stream.
-6. Damage is an error with the number and the place of the record, raised after all records before
-   it were given. How to go on behind damage is in `resync`.
+6. Damage raises an error with the number and the offset of the record, after all records before it
+   were yielded. `resync` continues behind damage.
 """
 
 from __future__ import annotations
@@ -26,7 +28,15 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from .. import storage
-from .._errors import DecodeError, EncodeError, LimitError, TensorwireError, TruncatedError, choices
+from .._errors import (
+    DecodeError,
+    EncodeError,
+    LimitError,
+    TensorwireError,
+    TruncatedError,
+    UsageError,
+    choices,
+)
 from .._limits import DEFAULT, Limits
 from ..core import memory
 from ..storage import files
@@ -36,29 +46,31 @@ from ..wire import kernels, status, tfrecord
 Array = np.ndarray[Any, Any]
 
 BLOCK = 512 << 10
-"""Bytes read at once: small enough for the second cache, large enough that calls from Python do not
-count.
-"""
+"""Bytes per read: small enough for the L2 cache, large enough to hide the cost of Python calls."""
 _MORE = 256 << 10
-"""Room behind a block for the rest of its last record, ..."""
+"""Spare room behind a block in bytes, for the rest of its last record."""
 _MOVED = 4 << 10
-"""... which is read there unless less than this would have to be moved to the next block."""
+"""Up to this many bytes of a cut-off record are moved to the next block instead."""
 _FEW = 64
-"""Of records so large that a block has fewer of them, more is read at once."""
+"""A block with fewer records than this has large records, so the next read is twice as large."""
 _MAPPED = 4 << 20
-"""Bytes looked at together in a mapping, which has no reading to wait for."""
+"""Bytes of a memory mapping that are scanned at once."""
 _HEAD = 64 << 10
+"""Bytes at the start of a file from which its compression is detected."""
 _NOTHING = 64
-"""Bytes that a compressed stream without content takes at most."""
+"""The maximum size in bytes of a compressed stream without content."""
 _RIEGELI = bytes.fromhex("83af70d10d884a3f 0000000000000000")
-"""The first bytes of a Riegeli file, another format of records (ArrayRecord is one, too)."""
+"""The first bytes of a Riegeli file, another record format (ArrayRecord files are Riegeli files).
+"""
 _NO_BYTES: Array = np.empty(0, np.uint8)
 MOST = 1 << 62
+"""No limit on the number of frames that a scan returns."""
 
 
 class Block(NamedTuple):
-    """Records as they lie in memory: record `first + i` of the file is data[starts[i] : starts[i] +
-    sizes[i]].
+    """Records as they lie in memory.
+
+    Record `first + i` of the file is data[starts[i] : starts[i] + sizes[i]].
     """
 
     data: Array
@@ -66,33 +78,29 @@ class Block(NamedTuple):
     sizes: Array
     first: int
     offset: int
-    """Where data[0] is in the file (uncompressed)."""
+    """The (uncompressed) file offset of data[0]."""
     path: str
     chosen: tuple[Array, Array] | None = None
-    """For records that are not neighbours: the number of each, and where its frame begins in the
-    file.
-    """
+    """For records that are not consecutive: the number and the frame offset of each."""
     read: int = 0
-    """How many bytes of the file (compressed, if it is) had been read when this was made, where
-    that is known.
-    """
+    """Bytes of the (compressed) file that had been read when the block was made, if known."""
 
     @property
     def end(self) -> int:
-        """Where the last record's frame ends in the file (uncompressed)."""
+        """The (uncompressed) file offset where the last record's frame ends."""
         return self.offset + int(self.starts[-1] + self.sizes[-1]) + tfrecord.FOOTER
 
     def where(self, index: int) -> tuple[int, int]:
-        """(number of a record in its file, where its data begins there)"""
+        """Return a record's number in its file, and the file offset of its data."""
         if self.chosen is None:
             return self.first + index, self.offset + int(self.starts[index])
         return int(self.chosen[0][index]), int(self.chosen[1][index]) + tfrecord.HEADER
 
     def bare(self) -> Block:
-        """Where the records are, without their bytes, so that somebody else may have the memory.
+        """Return the positions of the records without their bytes, so that the memory is free.
 
-        Not `_replace`: each tuple that is made of an iterator, and let go, stays with the
-        interpreter, up to 2,000 of a length.
+        This does not use `_replace`: CPython keeps up to 2,000 freed tuples of each length that
+        were built from an iterator, and with them whatever memory they use.
         """
         return Block(
             _NO_BYTES,
@@ -106,27 +114,27 @@ class Block(NamedTuple):
         )
 
     def strings(self) -> list[bytes]:
-        """The records as Python objects."""
+        """Return the records as a list of bytes objects."""
         return kernels.frame_list(self.data, self.starts, self.sizes)
 
 
 class Stream(Protocol):
-    """Bytes of a file in order, decompressed."""
+    """The decompressed bytes of a file, in order."""
 
     at: int
-    """How far the file is read."""
+    """The file offset up to which the file has been read."""
     most: int | None
-    """Bytes of data that the limits allow in all, if it is compressed."""
+    """The number of decompressed bytes that the limits allow in total; None if not compressed."""
 
     def fill(self, buffer: Array) -> int:
-        """Writes what there is into the buffer; 0 at the end of the file as it is now."""
+        """Read into the buffer and return the number of bytes; 0 at the current end of the file."""
 
     def finish(self) -> None:
-        """Raises TruncatedError if the end came too early."""
+        """Raise TruncatedError if the compressed data is incomplete."""
 
 
 class PlainBlocks:
-    """A file that is not compressed, from any place on."""
+    """A stream of an uncompressed file, starting at any offset."""
 
     most: int | None = None
 
@@ -142,7 +150,7 @@ class PlainBlocks:
 
 
 class Compressed:
-    """A compressed file from one of the places where decompression can start."""
+    """A stream of a compressed file, starting at one of its `units`."""
 
     def __init__(self, source: storage.Readable, name: str, offset: int, limits: Limits) -> None:
         self._source, self.at, self._base = source, offset, offset
@@ -174,7 +182,7 @@ class Compressed:
 
     @property
     def units(self) -> list[tuple[int, int]]:
-        """Such places so far: (in the file, uncompressed)."""
+        """The points where decompression can start, so far: (file offset, uncompressed offset)."""
         return self._decompressor.units
 
     def finish(self) -> None:
@@ -185,35 +193,35 @@ class Compressed:
             raise
 
 
-def compression_of(source: storage.Readable, asked: str | None = None) -> str | None:
-    """How a file is compressed: as the caller says (None for not at all is ""), or as its first
-    bytes say.
+def compression_of(source: storage.Readable, name: str | None = None) -> str | None:
+    """Return the compression of a file: `name` if given, else detected from the first bytes.
 
-    Plain comes first: its header has a checksum. zlib and Snappy, whose marks are weak, must
-    decompress to such a header.
+    A `name` of "" means that the file is not compressed. An uncompressed file is recognised first,
+    because its header has a checksum. The magic numbers of zlib and Snappy are weak, so their
+    content must start with such a header.
     """
-    if asked is not None:
-        return compression_named(asked)
+    if name is not None:
+        return compression_named(name)
     head = bytes(source.read_at(0, min(source.size, _HEAD)))
     if not head or tfrecord.is_header(head):
         return None
-    found = compressions.recognise(head)
-    if found in ("gzip", "zstd", "lz4") or (
-        found == "zlib" and source.size <= _NOTHING and _is_empty(found, head)
+    codec = compressions.recognise(head)
+    if codec in ("gzip", "zstd", "lz4") or (
+        codec == "zlib" and source.size <= _NOTHING and _is_empty(codec, head)
     ):
-        return found
+        return codec
     return next(
         (
-            name
-            for name in ("zlib", "snappy")
-            if tfrecord.is_header(compressions.peek(name, head, tfrecord.HEADER))
+            candidate
+            for candidate in ("zlib", "snappy")
+            if tfrecord.is_header(compressions.peek(candidate, head, tfrecord.HEADER))
         ),
         None,
     )
 
 
 def _is_empty(name: str, data: bytes) -> bool:
-    """Whether this is a whole stream with nothing in it."""
+    """Return whether the data is a complete compressed stream without content."""
     stream = compressions.decompressor(name)
     with contextlib.suppress(DecodeError):
         pieces = list(stream.feed(data))
@@ -223,7 +231,7 @@ def _is_empty(name: str, data: bytes) -> bool:
 
 
 def compression_named(name: str | None) -> str | None:
-    """None for no compression; TensorFlow's capitals are understood.
+    """Return the canonical name of a compression, None for no compression. Ignores case.
 
     >>> compression_named("GZIP"), compression_named("")
     ('gzip', None)
@@ -247,19 +255,19 @@ def blocks(
     first: int = 0,
     wait: Callable[[], bool] | None = None,
 ) -> Iterator[Block]:
-    """The records of one file from `offset` on, which is where record number `first` begins.
+    """Yield the records of one file from `offset` on, where record number `first` begins.
 
-    The first thing that is wrong is raised, after the records before it were given. Without `check`
-    the caller checks the data's checksums. `wait` is called at the end of the file, and says
-    whether to look again.
+    The first fault is raised after the records before it were yielded. Without `check`, the caller
+    verifies the checksums of the data. `wait` is called at the end of the file and returns whether
+    to read again.
     """
     if wait is not None and storage.is_url(path):
-        raise EncodeError("follow=True is for local files: an object does not grow", path=path)
+        raise UsageError("follow=True needs a local file", path=path)
     source = storage.opened(path, ahead=True)
     try:
         name = compression_of(source, compression)
         if name and offset:
-            raise ValueError("a compressed file is read from its start")
+            raise ValueError("a compressed file can only be read from its start")
         stream: Stream = (
             Compressed(source, name, 0, limits or DEFAULT) if name else PlainBlocks(source, offset)
         )
@@ -282,7 +290,7 @@ def blocks(
 
 
 def of_stream(stream: Stream, path: str, limits: Limits) -> Iterator[Block]:
-    """All records of a stream, checked."""
+    """Yield all records of a stream, verified."""
     return frames(stream, path, None, True, limits, memory.MemoryPool(), 0, 0)
 
 
@@ -297,137 +305,157 @@ def frames(
     record: int,
     wait: Callable[[], bool] | None = None,
 ) -> Iterator[Block]:
-    """Blocks of whole records out of a stream; `size` is that of the file where it is known and
-    final.
+    """Yield blocks of whole records from a stream. See the module docstring for the strategy.
+
+    `base` is the stream's current offset and `record` the number of the record there. `size` is the
+    size of the file, if it is known and final.
     """
     buffer, have, room = pool.take(BLOCK + _MORE), 0, BLOCK
     while True:
-        got = stream.fill(buffer[have:room])
-        if not got:
+        count = stream.fill(buffer[have:room])
+        if not count:
             if wait is not None and wait():
                 continue
             stream.finish()
             if have:
                 raise torn(record, base, have)
             return
-        have += got
-        code, at, starts, sizes = kernels.frame_scan(buffer[:have], 0, check, limits.record, MOST)
+        have += count
+        code, scanned, starts, sizes = kernels.frame_scan(
+            buffer[:have], 0, check, limits.record, MOST
+        )
         if (
             code == status.TRUNCATED
             and len(starts)
-            and have - at > _MOVED
-            and (end := _end(buffer, at)) <= len(buffer)
+            and have - scanned > _MOVED
+            and (end := _end(buffer, scanned)) <= len(buffer)
         ):
             # Reading the rest of the last record is cheaper than moving its beginning to the next
             # block.
-            while have < end and (got := stream.fill(buffer[have:end])):
-                have += got
-            code, at, *last = kernels.frame_scan(buffer[:have], at, check, limits.record, MOST)
+            while have < end and (count := stream.fill(buffer[have:end])):
+                have += count
+            code, scanned, *last = kernels.frame_scan(
+                buffer[:have], scanned, check, limits.record, MOST
+            )
             starts, sizes = np.append(starts, last[0]), np.append(sizes, last[1])
         if len(starts):
             yield Block(buffer[:have], starts, sizes, record, base, path, read=stream.at)
             record += len(starts)
         if code not in (0, status.TRUNCATED):
-            raise fault(code, buffer, at, limits, first=record == 0).add(record=record, base=base)
-        rest = have - at
-        wanted = _end(buffer, at) - at if rest >= tfrecord.HEADER else rest
-        if size is not None and wanted > size - base - at:
-            raise torn(record, base + at, size - base - at)
+            raise fault(code, buffer, scanned, limits, first=record == 0).add(
+                record=record, base=base
+            )
+        rest = have - scanned
+        wanted = _end(buffer, scanned) - scanned if rest >= tfrecord.HEADER else rest
+        if size is not None and wanted > size - base - scanned:
+            raise torn(record, base + scanned, size - base - scanned)
         if stream.most is not None:
-            wanted = min(wanted, stream.most - base - at)  # The stream gives no more than that.
-        # A record has a buffer of its size at once: pages that nothing was written to take no
-        # memory.
+            # A compressed stream never yields more than the limits allow, so a hostile length does
+            # not allocate more than that.
+            wanted = min(wanted, stream.most - base - scanned)
+        # A long record gets a buffer of its size at once. Untouched pages take no memory.
         room = max(BLOCK if len(starts) >= _FEW else 2 * BLOCK, wanted + 1)
         if room > len(buffer) or not memory.is_mine(buffer):
             old, buffer = buffer, pool.take(room + _MORE)
-            buffer[:rest] = old[at:have]
+            buffer[:rest] = old[scanned:have]
             del old
-        elif at:  # whoever had the block is done with it: the same memory is still in the cache
-            buffer[:rest] = buffer[at:have]
-        base, have = base + at, rest
+        # The caller has released the block, so its memory, which is still in the cache, is reused.
+        elif scanned:
+            buffer[:rest] = buffer[scanned:have]
+        base, have = base + scanned, rest
 
 
-def _end(buffer: Array, at: int) -> int:
-    """Where the record ends whose header is at a place in a buffer, and holds."""
-    return at + tfrecord.HEADER + tfrecord.length_at(buffer, at) + tfrecord.FOOTER
+def _end(buffer: Array, offset: int) -> int:
+    """Return where the record ends whose (valid) header is at an offset in a buffer."""
+    return offset + tfrecord.HEADER + tfrecord.length_at(buffer, offset) + tfrecord.FOOTER
 
 
 def mapped(
     path: str, *, compression: str | None = None, check: bool = True, limits: Limits | None = None
 ) -> Iterator[Block]:
-    """The same without reading: blocks are parts of a private mapping, for files that nobody
-    truncates meanwhile.
+    """Yield the records of one file as parts of a private memory mapping, without reading.
+
+    The file must not be truncated while it is mapped.
     """
     limits = limits or DEFAULT
     if storage.is_url(path):
-        raise EncodeError("mmap=True is for local files", path=path)
+        raise UsageError("mmap=True needs a local file", path=path)
     data = np.frombuffer(files.map_file(path).view, np.uint8)
     source = files.FileSource(path)
     try:
         if compression_of(source, compression) is not None:
-            raise EncodeError(
-                "mmap=True is for plain files: what is compressed must be unpacked somewhere",
-                path=path,
+            raise UsageError(
+                "mmap=True needs an uncompressed file", path=path, hint="leave out mmap=True"
             )
     finally:
         source.close()
-    at = record = 0
+    offset = record = 0
     try:
-        while at < len(data):
-            part = data[at : at + _MAPPED]
+        while offset < len(data):
+            part = data[offset : offset + _MAPPED]
             code, end, starts, sizes = kernels.frame_scan(part, 0, check, limits.record, MOST)
             if (
                 code == status.TRUNCATED
                 and not len(starts)
                 and len(part) >= tfrecord.HEADER
-                and at + _end(part, 0) <= len(data)
+                and offset + _end(part, 0) <= len(data)
             ):
-                part = data[at : at + _end(part, 0)]  # a record that is longer than a block
+                # The record is longer than a part, so the next part is exactly this record.
+                part = data[offset : offset + _end(part, 0)]
                 code, end, starts, sizes = kernels.frame_scan(part, 0, check, limits.record, MOST)
             if len(starts):
-                yield Block(part, starts, sizes, record, at, path)
+                yield Block(part, starts, sizes, record, offset, path)
                 record += len(starts)
             if code not in (0, status.TRUNCATED):
-                raise fault(code, part, end, limits, first=record == 0).add(record=record, base=at)
-            at += end
+                raise fault(code, part, end, limits, first=record == 0).add(
+                    record=record, base=offset
+                )
+            offset += end
             if not len(starts):
-                raise torn(record, at, len(data) - at)
+                raise torn(record, offset, len(data) - offset)
     except TensorwireError as error:
         raise error.add(path=path, format="tfrecord") from error.__cause__
 
 
-def fault(code: int, buffer: Array, at: int, limits: Limits, first: bool = False) -> DecodeError:
-    """The error for what is wrong with the frame at a place in a buffer; `first` says that no
-    record came before.
+def fault(
+    code: int, buffer: Array, offset: int, limits: Limits, first: bool = False
+) -> DecodeError:
+    """Return the error for the invalid frame at an offset in a buffer.
+
+    `first` says that no record came before.
     """
     if code == status.TOO_LONG:
-        length = tfrecord.length_at(buffer, at)
+        length = tfrecord.length_at(buffer, offset)
         return LimitError(
-            f"a record of {length} bytes; Limits(record=...) allows {limits.record}", offset=at
+            f"record of {length} bytes exceeds the limit of {limits.record}",
+            offset=offset,
+            hint="raise it with Limits(record=...)",
         )
-    error = status.problem(code, at, "tfrecord")
+    error = status.problem(code, offset, "tfrecord")
+    if code in (status.BAD_LENGTH_CRC, status.BAD_DATA_CRC):
+        error.hint = "tw.repair keeps the good records of a damaged file"
     if code == status.BAD_LENGTH_CRC and first:
-        what = "this is a Riegeli file, not a TFRecord file"
-        if bytes(buffer[at : at + len(_RIEGELI)]) != _RIEGELI:
-            what = f"{error.message}: is this a record file? (tw.repair looks for records in it)"
-        error.args = (what,)
+        if bytes(buffer[offset : offset + len(_RIEGELI)]) == _RIEGELI:
+            return DecodeError("this is a Riegeli file, not a TFRecord file", offset=offset)
+        error.args = (f"{error.message}: is this a TFRecord file?",)
     return error
 
 
 def torn(record: int, offset: int, left: int) -> TruncatedError:
-    """The error for a file that ends inside a record."""
+    """Return the error for a file that ends inside a record."""
     return TruncatedError(
-        f"the file ends inside a record ({left} bytes of it are there) after {record} whole"
-        " records; tw.repair keeps those",
+        f"the file ends inside a record ({left} bytes of it are there) after {record} complete"
+        " records",
         record=record,
         offset=offset,
+        hint="tw.repair keeps the complete records",
     )
 
 
 def stat_of(path: str) -> tuple[int, int | str]:
-    """(size, mtime in ns, or an object's stamp): what tells whether a file has changed."""
+    """Return (size, version) of a file: the version is its mtime in ns, or an object's stamp."""
     if storage.is_url(path):
         with storage.source(path) as file:
             return file.size, file.stamp
-    found = os.stat(path)
-    return found.st_size, found.st_mtime_ns
+    stat = os.stat(path)
+    return stat.st_size, stat.st_mtime_ns

@@ -1,4 +1,18 @@
-"""What the decoder has filled in, as the tensors that the schema names."""
+"""Columns of a batch: the decoder's output as the tensors that the schema describes.
+
+How records become columns, and which work is skipped:
+
+1. The kernel (`wire.example.ColumnBuffers.fill`) writes the values of a whole batch into flat
+   buffers, one set for each column. It copies bytes and checks lengths, and knows nothing of
+   dtypes other than int64, float32 and bytes.
+2. Most columns are finished by `reshape` alone, without a copy: a fixed shape, or row splits that
+   make the values Ragged.
+3. Only a column that declares a narrower dtype is cast, and then each value must survive the cast.
+4. Only a column with an encoding (TensorProto, raw, base64, quantized) is decoded a second time.
+   Rows whose bytes have the same layout are decoded as one rectangle, see `encodings`.
+5. Errors carry the row in this batch as `record`. The reader translates it into the record of the
+   file.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +34,7 @@ from .schema import BYTES, FLOAT, Feature
 def batch(
     features: dict[str, Feature], filled: list[Filled], rows: int, limits: Limits | None = None
 ) -> Batch:
-    """A Batch. Errors name the feature, and as `record` the row in this batch."""
+    """Return a Batch. Errors name the feature, and as `record` the row in this batch."""
     columns, present = {}, {}
     budget = (limits or DEFAULT).call(sum(part.values.nbytes for part in filled))
     for (name, feature), part in zip(features.items(), filled, strict=True):
@@ -35,13 +49,13 @@ def batch(
 def column(
     feature: Feature, filled: Filled, rows: int, limits: Limits | None = None
 ) -> BatchColumn:
-    """One column."""
+    """Return one column as an array, Strings or Ragged."""
     there = filled.present
     if not there.all():
         if feature.required:
             row = int(np.flatnonzero(~there)[0])
             raise SchemaError(
-                "the record does not have this feature, and the schema says that all do", record=row
+                "the record lacks this feature, which the schema requires", record=row
             )
         if feature.default is not None:
             filled = _with_default(feature, filled, rows)
@@ -50,26 +64,30 @@ def column(
     try:
         return _column(feature, filled, rows, limits)
     except TensorwireError as error:
+        # Errors about single values number the value, not the row.
         if error.record is not None and feature.encoding in ("", "base64"):
             error.record = row_of(error.record, filled.splits, feature.length)
         raise
 
 
 def _check_room(feature: Feature, filled: Filled, rows: int, limits: Limits) -> None:
-    """Raises LimitError if the zeros for missing values take more memory than the limits allow."""
+    """Raise LimitError if the zeros for missing rows take more memory than the limits allow."""
     shape = feature.shape or ()
     itemsize = 8 if feature.dtype == "string" else dtypes.named(feature.dtype).numpy.itemsize
-    # each has a split
+    # Every list up to the last varying dimension also takes an entry in the row splits.
     lists = max((axis for axis, dim in enumerate(shape) if dim is None), default=0)
     splits = rows * math.prod(dim or 0 for dim in shape[:lists]) if lists else 0
     wanted = rows * math.prod(dim or 0 for dim in shape) * itemsize + 8 * splits
     if wanted > limits.tensor and wanted > 16 * filled.values.nbytes:
-        what = f"a column of {wanted:,} bytes, mostly of missing values"
-        raise LimitError(f"{what}; Limits(tensor=...) allows {limits.tensor:,}")
+        message = f"a column of {wanted:,} bytes, mostly of missing values, exceeds the limit"
+        raise LimitError(f"{message} of {limits.tensor:,}", hint="raise it with Limits(tensor=...)")
 
 
 def row_of(value: int | None, splits: Array | None, length: int) -> int:
-    """The row that a value belongs to, by the splits or by the values that each row has."""
+    """Return the row that a value belongs to.
+
+    The rows are given by `splits`, or all have `length` values.
+    """
     if splits is not None:
         return int(np.searchsorted(splits, value or 0, side="right")) - 1
     return (value or 0) // max(length, 1)
@@ -78,7 +96,8 @@ def row_of(value: int | None, splits: Array | None, length: int) -> int:
 def _column(feature: Feature, filled: Filled, rows: int, limits: Limits | None) -> BatchColumn:
     there = filled.present
     if feature.kind == BYTES:
-        assert filled.offsets is not None  # the decoder gives them for bytes
+        # The decoder always fills in offsets for bytes.
+        assert filled.offsets is not None
         strings = trusted(Strings, filled.values, filled.offsets, (len(filled.offsets) - 1,), False)
         if feature.encoding == "tensor":
             return encodings.unpack_tensors(strings, there, feature, limits)
@@ -99,7 +118,7 @@ def _column(feature: Feature, filled: Filled, rows: int, limits: Limits | None) 
 
 
 def sequence(feature: Feature, filled: Filled, limits: Limits | None = None) -> Ragged:
-    """One column of a feature list: Ragged, a row a record, in it a step each."""
+    """Return one column of a feature list: Ragged, with one row per record and one item per step."""
     assert filled.steps is not None
     steps = int(filled.steps[-1])
     inner = column(
@@ -122,7 +141,7 @@ def sequence(feature: Feature, filled: Filled, limits: Limits | None = None) -> 
 
 
 def text(strings: Strings) -> Strings:
-    """Strings as text, once it is UTF-8."""
+    """Return the strings as text. Raises DecodeError if they are not UTF-8."""
     try:
         validate.utf8(strings.data, strings.offsets, blame=DecodeError)
     except DecodeError as error:
@@ -131,7 +150,7 @@ def text(strings: Strings) -> Strings:
 
 
 def _first_bytes(strings: Strings) -> int | None:
-    """Which string is no text."""
+    """Return the number of the first string that is not UTF-8."""
     for number, item in enumerate(strings):
         try:
             item.decode()
@@ -141,14 +160,17 @@ def _first_bytes(strings: Strings) -> int | None:
 
 
 def numbers(values: Array, feature: Feature) -> Array:
-    """Numbers in the column's own dtype, which must hold each of them."""
+    """Return the values in the dtype of the column.
+
+    Raises SchemaError if a value does not fit the dtype exactly.
+    """
     if feature.dtype in ("int64", "float32"):
         return values
     row = dtypes.named(feature.dtype)
     if feature.kind == FLOAT:
         if row.numpy.kind in "iub" or row.name in ("complex64", "complex128"):
             raise SchemaError(f"a float list cannot become {row.name}")
-        # of NaNs and of what does not fit, which is found below
+        # NumPy warns about NaNs and overflows. The comparison below finds the values that changed.
         with np.errstate(invalid="ignore", over="ignore"):
             out: Array = values.astype(row.numpy)
             wrong = np.flatnonzero((out.astype(np.float32) != values) & (values == values))
@@ -156,7 +178,8 @@ def numbers(values: Array, feature: Feature) -> Array:
             row.name == "bfloat16"
             and (kept := (values != values) & (values.view(np.uint32) & 0xFFFF == 0)).any()
         ):
-            # the cast has made all NaNs one
+            # The cast replaces every NaN by the canonical one. NaNs that bfloat16 can represent
+            # keep their bits.
             out.view(np.uint16)[kept] = values.view(np.uint32)[kept] >> 16
     else:
         if row.name == "bool":
@@ -182,7 +205,7 @@ def numbers(values: Array, feature: Feature) -> Array:
 
 
 def _with_default(feature: Feature, filled: Filled, rows: int) -> Filled:
-    """The default in place of what is missing, for features of a fixed shape."""
+    """Put the default into the missing rows. The feature has a fixed shape."""
     if feature.kind == BYTES:
         strings: Any = trusted(
             Strings, filled.values, filled.offsets, (rows, feature.length), False

@@ -1,7 +1,7 @@
-"""Whether a schema covers all that records hold, so that nothing gets lost.
+"""Schema coverage: checks that no value of a record is lost because the schema lacks its feature.
 
-The decoder says of a lot of records whether they hold anything that no column takes. Only such
-records are looked at once more, here.
+The decoder reports whether a group of records holds a value that no column takes. Only such records
+are examined again, here.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _EVENT = b"\x09"
 def check(
     schema: Schema, data: Buffer | Array, starts: Array, sizes: Array, first: int = 0
 ) -> None:
-    """Raises SchemaError if a record has values that the schema lacks, or is not an Example.
+    """Raise SchemaError if a record has values that the schema lacks, or is not an Example.
 
-    Records are looked at from number `first` on. Those that cannot be parsed are passed over.
+    Examines the records from number `first` on. Skips records that cannot be parsed.
     """
     if _lost(schema, data, starts[first:], sizes[first:]) is None:
         return
@@ -34,7 +34,7 @@ def check(
 
 
 def _lost(schema: Schema, data: Buffer | Array, starts: Array, sizes: Array) -> SchemaError | None:
-    """The error for what the schema does not cover."""
+    """Return the error for the first feature that the schema does not cover, or None."""
     survey, first = kernels.ExampleSurvey(DEFAULT.names), 0
     while first < len(starts):
         code, _, done = survey.add(data, starts[first:], sizes[first:], True)
@@ -44,24 +44,25 @@ def _lost(schema: Schema, data: Buffer | Array, starts: Array, sizes: Array) -> 
     for name, is_list, _, kinds, *_ in survey.result()[2]:
         shown = name.decode(errors="backslashreplace")
         if any(kinds[1:]) and shown not in (schema.sequences if is_list else schema):
-            what, hint = "feature", "columns= says what to read"
+            what, hint = "feature", "choose the features to read with columns="
             if is_list:
                 what, hint = "feature list", "tw.read_sequence_examples reads feature lists"
-            why = f"a {what} that the schema does not have, and that would be lost; {hint}"
-            return SchemaError(why, tensor=shown)
+            message = f"the record has a {what} that the schema lacks and that would be lost"
+            return SchemaError(message, tensor=shown, hint=hint)
     return None
 
 
 def check_examples(survey: kernels.ExampleSurvey, before: int, block: Block) -> None:
-    """Raises SchemaError if a block has messages of another type.
+    """Raise SchemaError if a block contains messages of another type than Example.
 
-    The survey has just counted the block in; `before` is its `others` until then.
+    The block has just been added to the survey; `before` is the value of `survey.others` before
+    that.
     """
     if survey.others == before:
         return
     for number in range(len(block.starts)):
-        alone, place = kernels.ExampleSurvey(DEFAULT.names), slice(number, number + 1)
-        alone.add(block.data, block.starts[place], block.sizes[place], True)
+        alone, part = kernels.ExampleSurvey(DEFAULT.names), slice(number, number + 1)
+        alone.add(block.data, block.starts[part], block.sizes[part], True)
         if alone.others:
             record, offset = block.where(number)
             error = not_an_example(block.data, block.starts[number])
@@ -69,8 +70,11 @@ def check_examples(survey: kernels.ExampleSurvey, before: int, block: Block) -> 
 
 
 def not_an_example(data: Buffer | Array, start: int) -> SchemaError:
-    """The error for a record that is a message of another type."""
+    """Return the error for a record that is a message of another type."""
     is_event = bytes(memory.flat(data)[start : start + 1]) == _EVENT
     what = "a TensorBoard event" if is_event else "a message of another type"
-    why = f"the record is not a tf.train.Example but {what}; tw.RecordReader gives records as bytes"
-    return SchemaError(why, format="example")
+    return SchemaError(
+        f"the record is not a tf.train.Example but {what}",
+        format="example",
+        hint="tw.RecordReader reads records as bytes",
+    )

@@ -1,7 +1,7 @@
-"""Tensors inside bytes features: TensorProtos, raw bytes, base64, quantized numbers.
+"""Encodings of tensors in bytes features: TensorProto, raw bytes, base64 and quantized numbers.
 
-Each has a quick way for rows that all look alike, which is how they are in practice: their bytes
-are one rectangle.
+Each encoding has a fast path for rows that all have the same layout, as they do in practice: their
+bytes form a rectangle, which is converted as one array.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .schema import Feature
 
 
 def pack_tensors(rows: Sequence[Tensor] | Array) -> Strings:
-    """Each row as the TensorProto that tf.io.parse_tensor reads."""
+    """Serialize each row as the TensorProto that tf.io.parse_tensor reads."""
     if (
         isinstance(rows, np.ndarray)
         and rows.dtype.kind not in "OSUT"
@@ -36,9 +36,9 @@ def pack_tensors(rows: Sequence[Tensor] | Array) -> Strings:
         and rows.ndim
         and rows.size
     ):
-        one = rows[0].nbytes
-        head = kernels.dense_header(dtypes.of(rows.dtype).tf or 0, rows.shape[1:], one)
-        out: Array = np.empty((len(rows), len(head) + one), np.uint8)
+        row_bytes = rows[0].nbytes
+        head = kernels.dense_header(dtypes.of(rows.dtype).tf or 0, rows.shape[1:], row_bytes)
+        out: Array = np.empty((len(rows), len(head) + row_bytes), np.uint8)
         out[:, : len(head)] = np.frombuffer(head, np.uint8)
         out[:, len(head) :] = np.ascontiguousarray(rows).reshape(len(rows), -1).view(np.uint8)
         offsets = np.arange(len(rows) + 1, dtype=np.int64) * out.shape[1]
@@ -50,24 +50,29 @@ def pack_tensors(rows: Sequence[Tensor] | Array) -> Strings:
 def unpack_tensors(
     strings: Strings, present: Array, feature: Feature, limits: Limits | None = None
 ) -> BatchColumn:
-    """The inverse, as one column: dense if the shape is fixed, Ragged if dimensions vary, an array
-    of tensors if there is no shape."""
+    """Parse TensorProtos into one column, the inverse of `pack_tensors`.
+
+    The column is dense if the shape is fixed, Ragged if dimensions vary, and an array of tensors if
+    the feature has no shape.
+    """
     return _column(_parsed(strings, present, limits or DEFAULT), present, feature)
 
 
 def _parsed(strings: Strings, present: Array, limits: Limits) -> list[Any] | Array:
-    """The tensor of each row (None where the feature is missing), or all of them as one array."""
+    """Return the tensor of each row, None where the feature is missing, or all rows as one array."""
     if len(present) and present.all():
-        same = _rectangle(strings)
-        if same is not None:
-            first = kernels.decode_dense(same[0].tobytes(), True)
+        rectangle = _rectangle(strings)
+        if rectangle is not None:
+            # If all rows start with the bytes of the first row's header, they differ only in their
+            # contents, which are then one array.
+            first = kernels.decode_dense(rectangle[0].tobytes(), True)
             if (
                 first is not None
                 and first.nbytes
-                and (same[:, : -first.nbytes] == same[0, : -first.nbytes]).all()
+                and (rectangle[:, : -first.nbytes] == rectangle[0, : -first.nbytes]).all()
             ):
-                content = np.ascontiguousarray(same[:, -first.nbytes :])
-                return content.reshape(-1).view(first.dtype).reshape(len(same), *first.shape)
+                content = np.ascontiguousarray(rectangle[:, -first.nbytes :])
+                return content.reshape(-1).view(first.dtype).reshape(len(rectangle), *first.shape)
     codec = TensorProto(limits=limits).of_call(len(strings.data))
     data, bounds = memory.flat(strings.data), strings.offsets.tolist()
     tensors: list[Any] = []
@@ -82,7 +87,7 @@ def _parsed(strings: Strings, present: Array, limits: Limits) -> list[Any] | Arr
 
 
 def _rectangle(strings: Strings) -> Array | None:
-    """The bytes of strings that are all of one length, a row each."""
+    """Return the bytes of strings of one length as a matrix, a row each; None if lengths differ."""
     if not strings.size:
         return None
     length = int(strings.offsets[1] - strings.offsets[0])
@@ -92,9 +97,7 @@ def _rectangle(strings: Strings) -> Array | None:
 
 
 def _dtype_name(tensor: Tensor) -> str:
-    """The dtype of a decoded tensor, of a ragged one that of its values; "?" if it is of another
-    kind.
-    """
+    """Return the dtype of a decoded tensor (of a Ragged, of its values); "?" for other kinds."""
     values = tensor.values if isinstance(tensor, Ragged) else tensor
     if isinstance(values, Strings):
         return "string"
@@ -103,9 +106,9 @@ def _dtype_name(tensor: Tensor) -> str:
 
 def _column(rows: list[Any] | Array, present: Array, feature: Feature) -> BatchColumn:
     shape, wanted = feature.shape, feature.dtype
-    # of an array one row stands for all
-    ones = [rows[0, ...]] if isinstance(rows, np.ndarray) and len(rows) else rows
-    for row, tensor in enumerate(ones if shape is not None else ()):
+    # All rows of an array have one dtype and shape, so the first row is checked for all.
+    samples = [rows[0, ...]] if isinstance(rows, np.ndarray) and len(rows) else rows
+    for row, tensor in enumerate(samples if shape is not None else ()):
         if tensor is None:
             continue
         dtype = _dtype_name(tensor)
@@ -114,7 +117,7 @@ def _column(rows: list[Any] | Array, present: Array, feature: Feature) -> BatchC
         )
         if (wanted not in ("string", dtype)) or not fits:
             raise SchemaError(
-                f"a {dtype} tensor of shape {tensor.shape}, and the schema says {wanted} {shape}",
+                f"the schema declares {wanted} {shape}, but the tensor is {dtype} {tensor.shape}",
                 record=row,
             )
     if shape is None:
@@ -124,11 +127,15 @@ def _column(rows: list[Any] | Array, present: Array, feature: Feature) -> BatchC
         return out
     if isinstance(rows, np.ndarray) and feature.fixed:
         return rows
-    if wanted == "string":  # which allows any dtype
+    # A feature declared as string allows tensors of any dtype, as long as all agree.
+    if wanted == "string":
         names = {_dtype_name(tensor) for tensor in rows if tensor is not None}
         if len(names) > 1 or "?" in names:
             kinds = " and ".join(sorted(names)).replace("?", "another kind")
-            raise SchemaError(f"tensors of {kinds}; shape=None gives an array of tensors")
+            raise SchemaError(
+                f"the column mixes tensors of {kinds}",
+                hint="declare shape=None to read an array of tensors",
+            )
         if names:
             wanted = names.pop()
             feature = replace(feature, dtype=wanted)
@@ -146,9 +153,9 @@ def _column(rows: list[Any] | Array, present: Array, feature: Feature) -> BatchC
 
 
 def _lists(rows: list[Any], feature: Feature) -> Ragged:
-    """Tensors of which several dimensions vary, as one Ragged with a row for each tensor.
+    """Return tensors with several varying dimensions as one Ragged, with a row for each tensor.
 
-    A row that is missing is empty, or has blank items, where the schema says how many.
+    A missing row is empty, or has blank items where the schema fixes their number.
     """
     shape = feature.shape or ()
     depth = max(axis for axis, dim in enumerate(shape) if dim is None)
@@ -165,10 +172,12 @@ def _lists(rows: list[Any], feature: Feature) -> Ragged:
         flat, splits = tensor, list[Array]()
         if isinstance(tensor, Ragged):
             flat, splits = tensor.values, list(tensor.row_splits)
-        while len(splits) > depth:  # lists of one length, as the schema says
+        # The schema fixes the inner dimensions, so their row splits become dense dimensions.
+        while len(splits) > depth:
             splits.pop()
             flat = flat.reshape(-1, shape[len(splits) + 1] or 0, *flat.shape[1:])
-        while len(splits) < depth:  # a dimension of one length
+        # A dense dimension above the last varying one becomes a level of row splits.
+        while len(splits) < depth:
             size = flat.shape[1]
             splits.append(np.arange(len(flat) + 1) * size)
             flat = flat.reshape(len(flat) * size, *flat.shape[2:])
@@ -180,8 +189,9 @@ def _lists(rows: list[Any], feature: Feature) -> Ragged:
     kinds = {part.dtype for tensor in lists for part in tensor.row_splits}
     zero = np.zeros(1, np.int64)
     bounds = [np.concatenate([zero, *parts]).cumsum(dtype=np.int64) for parts in levels]
+    # Row splits that were written as int32 are returned as int32.
     if kinds == {np.dtype(np.int32)} and bounds[-1][-1] <= np.iinfo(np.int32).max:
-        bounds = [part.astype(np.int32) for part in bounds]  # as they were written
+        bounds = [part.astype(np.int32) for part in bounds]
     joined: Any = np.concatenate([*values, blank]) if blank.dtype != object else None
     if joined is None:
         joined = _joined_strings(values, feature, blank.shape[1:])
@@ -189,7 +199,7 @@ def _lists(rows: list[Any], feature: Feature) -> Ragged:
 
 
 def _blanks(count: int, like: Array) -> Array | Strings:
-    """So many items of zeros, or of empty strings."""
+    """Return `count` items of zeros, or of empty strings."""
     shape = (count, *like.shape[1:])
     if like.dtype != object:
         return np.zeros(shape, like.dtype)
@@ -214,7 +224,9 @@ def _strings_column(rows: list[Any], feature: Feature) -> Strings | Ragged:
     ]
     if feature.fixed:
         if any(tensor is None for tensor in rows):
-            raise SchemaError("a string tensor is missing: make it optional with shape=None")
+            raise SchemaError(
+                "a string tensor is missing", hint="declare shape=None to make it optional"
+            )
         return Strings.of(
             flat, (len(rows), *(dim or 0 for dim in feature.shape or ())), text=feature.text
         )
@@ -224,8 +236,9 @@ def _strings_column(rows: list[Any], feature: Feature) -> Strings | Ragged:
 
 
 def unpack_raw(strings: Strings, present: Array, feature: Feature) -> Array | Ragged:
-    """`tobytes()` of each row, of the dtype and shape that the schema says; vectors of any length
-    are Ragged.
+    """Reinterpret the bytes of each row (`tobytes()`) in the dtype and shape of the schema.
+
+    Vectors of any length become Ragged.
     """
     dtype = dtypes.named(feature.dtype).numpy
     if not feature.fixed:
@@ -235,9 +248,9 @@ def unpack_raw(strings: Strings, present: Array, feature: Feature) -> Array | Ra
     lengths = np.diff(strings.offsets)
     wrong = np.flatnonzero((lengths != size) & present)
     if len(wrong):
-        found = int(lengths[wrong[0]])
+        length = int(lengths[wrong[0]])
         raise SchemaError(
-            f"{found} bytes, and {feature.dtype} of shape {shape} takes {size}",
+            f"expected {size} bytes for {feature.dtype} of shape {shape}, got {length}",
             record=int(wrong[0]),
         )
     content = strings.data[int(strings.offsets[0]) : int(strings.offsets[-1])].reshape(-1)
@@ -254,8 +267,8 @@ def _raw_vectors(strings: Strings, dtype: np.dtype[Any]) -> Ragged:
     if len(wrong):
         row = int(wrong[0])
         raise SchemaError(
-            f"{int(strings.offsets[row + 1] - strings.offsets[row])} bytes are no whole number of"
-            f" {dtype}",
+            f"{int(strings.offsets[row + 1] - strings.offsets[row])} bytes are not a multiple of the"
+            f" size of {dtype}",
             record=row,
         )
     content = strings.data[int(strings.offsets[0]) : int(strings.offsets[-1])].reshape(-1)
@@ -270,7 +283,7 @@ def _raw_vectors(strings: Strings, dtype: np.dtype[Any]) -> Ragged:
 
 
 def pack_base64(strings: Strings) -> Strings:
-    """As tf.io.encode_base64 writes: the URL-safe alphabet, no padding."""
+    """Encode strings like tf.io.encode_base64: the URL-safe alphabet without padding."""
     flat = strings.astext(False).reshape(-1)
     return Strings.of(
         [base64.urlsafe_b64encode(item).rstrip(b"=") for item in flat], strings.shape, text=False
@@ -278,7 +291,7 @@ def pack_base64(strings: Strings) -> Strings:
 
 
 def unpack_base64(strings: Strings) -> Strings:
-    """The inverse. Padding is allowed, anything outside the alphabet is not."""
+    """Decode URL-safe base64. Padding is allowed, other characters are not."""
     flat = strings.reshape(-1)
     out = []
     for number, item in enumerate(flat):
@@ -290,19 +303,19 @@ def unpack_base64(strings: Strings) -> Strings:
                 )
             )
         except (binascii.Error, ValueError) as error:
-            raise DecodeError(
-                f"this is not base64: {error}", format="base64", record=number
-            ) from None
+            raise DecodeError(f"invalid base64: {error}", format="base64", record=number) from None
     return Strings.of(out, strings.shape, text=False)
 
 
-# the standard alphabet's own two signs are errors here
+# The two characters that only the standard alphabet has map to NUL, which is an error.
 _URL_SAFE = bytes.maketrans(b"-_+/", b"+/\x00\x00")
 
 
 def pack_quantized(array: Array, scheme: str) -> tuple[Strings, Array]:
-    """Rows of floats as (strings, splits): for a cast the TensorProto of the codes, else also those
-    of the scale and the zero point.
+    """Quantize rows of floats and return (strings, splits).
+
+    A row is one TensorProto of the codes for a cast, and three (codes, scale, zero point)
+    otherwise.
     """
     quantized = quantization.quantize_rows(np.asarray(array), scheme)
     codes = pack_tensors(quantized.codes)
@@ -318,13 +331,13 @@ def pack_quantized(array: Array, scheme: str) -> tuple[Strings, Array]:
 def unpack_quantized(
     strings: Strings, splits: Array, present: Array, feature: Feature, limits: Limits | None = None
 ) -> BatchColumn:
-    """The floats of each row, in their original dtype."""
+    """Return the floats of each row in their original dtype."""
     limits = limits or DEFAULT
     lengths = np.diff(splits)
     if ((lengths != 1) & (lengths != 3) & present).any():
         row = int(np.flatnonzero((lengths != 1) & (lengths != 3) & present)[0])
         raise SchemaError(
-            f"{int(lengths[row])} strings, and a quantized feature has one or three", record=row
+            f"a quantized feature has one or three strings, not {int(lengths[row])}", record=row
         )
     affine = bool((lengths == 3).any())
     if affine and ((lengths == 1) & present).any():
@@ -342,11 +355,11 @@ def unpack_quantized(
             return _column(array, present, feature)
         rows = [array[row, ...] for row in range(len(array))]
     else:
-        for number, one in enumerate(codes):
+        for number, row_codes in enumerate(codes):
             part = strings[number * step : (number + 1) * step]
             rows.append(
                 _dequantized(
-                    np.asarray(one)[None], part, affine, np.ones(1, np.bool_), feature, limits
+                    np.asarray(row_codes)[None], part, affine, np.ones(1, np.bool_), feature, limits
                 )[0, ...]
             )
     placed: list[Any] = [None] * len(present)

@@ -1,4 +1,4 @@
-"""Files of Examples as batches of columns."""
+"""`read_examples`: TFRecord files of Examples as batches of columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from .._errors import DecodeError, EncodeError, SchemaError, TensorwireError
+from .._errors import DecodeError, SchemaError, TensorwireError, UsageError
 from .._limits import Limits
 from ..core import memory
 from ..transforms.compression.streams import available_cores
@@ -28,11 +28,11 @@ Array = np.ndarray[Any, Any]
 
 
 _LAZY = 64 << 20
-"""Bytes of columns that are allocated before it is known how many rows there are."""
+"""Bytes of columns above which a batch is allocated only when its number of rows is known."""
 
 
 class Piece(NamedTuple):
-    """Some records of a block."""
+    """Consecutive records of a block."""
 
     block: Block
     first: int
@@ -60,36 +60,43 @@ def read_examples(
     compression: str | None = None,
     limits: Limits | None = None,
 ) -> Examples:
-    """Batches of columns from TFRecord files of tf.train.Example: a path, a pattern, or a list of
-    them.
+    """Read TFRecord files of tf.train.Example as batches of columns.
 
-    Features of a fixed length are dense [batch, ...], others Ragged, bytes are Strings;
-    `batch.present[name]` says which records have a feature. The schema is the one given (a
-    tw.Schema, a dict of features or of tf.io's feature specs, a path), or the one beside the files,
-    or is inferred once from a sample of them; a column is of the same kind in every batch. Unless
-    `schema` or `columns` leaves it out, a feature that the schema does not have is an error, and so
-    is a feature list.
+    `path` is a path, a glob pattern or a list of them. Features of a fixed length become dense
+    arrays [batch, ...], features of varying length Ragged, and bytes Strings. `batch.present[name]`
+    says which records have a feature.
 
-    workers    threads that read and decode ahead (default: one a core, four at most; 0: none, all
-               is done in the caller's thread)
-    prefetch   batches that may be ready ahead of you
-    shuffle    a seed: the records in an order that depends on it alone (True: another order every
-               time)
-    shard      (i, n): only the i-th of n shares; every record is in exactly one
-    on_corrupt "skip" passes over damaged records; `Examples.skipped` says what was lost
-    views      bytes columns that are not copied: arrays of memoryviews into the blocks that were
-               read (large images; NumPy only)
-    mmap       maps plain files instead of reading them; only for files that nobody truncates
-               meanwhile
-    reuse      a batch's arrays are valid only until the next batch, whose memory they are: saves
-               time, forbids list(...)
-    to         the framework of the columns, as for tw.to; `device` and `cast` too
+    The schema is the given one (a tw.Schema, a dict of features or of tf.io's feature specs, or a
+    path), else the sidecar file of the data, else it is inferred once from a sample. A column has
+    the same type in every batch. A feature or feature list that the schema lacks is an error,
+    unless `schema` or `columns` was given.
 
-    >>> import os, tempfile, tensorwire as tw
+    columns    the names of the features to read (default: all) batch_size records per batch to
+    the framework of the columns, with `device` and `cast` as for tw.to workers    threads that read
+    and decode ahead (default: one per core, at most four; 0: decode in
+               the calling thread)
+    prefetch   the maximum number of batches that are ready ahead of time shuffle    a seed for the
+    order of the records (True: a different order in every pass) shard      (i, n): read only share
+    i of n; every record is in exactly one share on_corrupt "skip" skips damaged records and lists
+    them in `Examples.skipped` drop_last  leave out a last batch with fewer records reuse      reuse
+    the memory of a batch for the next one: faster, but a batch is only valid until
+               the next, so list(...) does not work
+    views      bytes columns to return without a copy, as arrays of memoryviews into the blocks that
+               were read (for large images; NumPy only)
+    mmap       map uncompressed files instead of reading them; they must not be truncated meanwhile
+    compression  the compression of the files, "" for none (default: detect it) limits     the
+    tw.Limits for untrusted files
+
+    Returns `Examples`, which can be iterated over repeatedly. Raises SchemaError if the records do
+    not fit the schema, DecodeError for damaged files and EncodeError for invalid arguments.
+
+    >>> import tensorwire as tw
+    >>> import os, tempfile
+    >>> import numpy as np
     >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
     >>> tw.write_examples(path, {"label": np.array([1, 0, 1]), "x": np.ones((3, 2), np.float32)})
     3
-    >>> for batch in read_examples(path, batch_size=2):
+    >>> for batch in tw.read_examples(path, batch_size=2):
     ...     print(batch["label"], batch["x"].shape)
     [1 0] (2, 2)
     [1] (1, 2)
@@ -117,8 +124,9 @@ def read_examples(
 
 
 class Examples:
-    """What `read_examples` returns: iterate over it as often as you like. `schema` says what the
-    columns are.
+    """An iterable of batches, as returned by `read_examples`. `schema` describes the columns.
+
+    It can be iterated over repeatedly; each pass reads the files again.
     """
 
     def __init__(
@@ -143,20 +151,21 @@ class Examples:
         limits: Limits | None,
     ) -> None:
         if batch_size < 1:
-            raise EncodeError(f"a batch has at least one record, not {batch_size}")
+            raise UsageError(f"batch_size must be at least 1, not {batch_size}")
         if views and to != "numpy":
-            raise EncodeError(f"views=... gives memoryviews, which are no columns of {to}")
+            raise UsageError(f"views= returns memoryviews, which need to='numpy', not to={to!r}")
         if reuse and to != "numpy":
-            raise EncodeError(
-                f"reuse=True lends NumPy memory until the next batch; to={to!r} may keep it longer"
+            raise UsageError(
+                f"reuse=True needs to='numpy': tensors of to={to!r} may outlive the batch"
             )
         if shuffle is True and shard is not None:
-            raise EncodeError(
-                "shuffle=True is another order for every share, so records would be lost and"
-                " repeated; pass a seed"
+            raise UsageError(
+                "shuffle=True gives every shard its own order, so records would be lost and"
+                " repeated",
+                hint="pass a seed: shuffle=1",
             )
         if workers is not None and workers < 0:
-            raise EncodeError(f"workers={workers}: 0 for none, or a number of threads")
+            raise UsageError(f"workers must be a number of threads or 0 for none, not {workers}")
         self.batch_size, self.limits = batch_size, limits
         self._to, self._reuse, self._drop = (to, device, cast), reuse, drop_last
         self._workers = min(4, available_cores()) if workers is None else workers
@@ -168,15 +177,15 @@ class Examples:
         self._shard = shard
         self._skips = on_corrupt == "skip"
         self.schema, self._origin = self._find_schema(schema, columns, compression)
-        """Of the columns that are read."""
+        """The features that are read."""
         self.strict = schema is None and columns is None
-        """Whether a feature that the schema does not have is an error: the caller left none out."""
+        """Whether a feature that the schema lacks is an error: the caller did not choose any."""
         self._views = self._check_views(views)
 
     def _find_schema(
         self, schema: SchemaLike | None, columns: Sequence[str] | None, compression: str | None
     ) -> tuple[Schema, str]:
-        """The schema, and words on where it came from for those who find that it does not fit."""
+        """Return the schema, and a hint for schema errors if it was inferred from a sample."""
         origin = ""
         if schema is not None:
             schema = as_schema(schema)
@@ -198,9 +207,9 @@ class Examples:
             schema = sidecar.known(self._reader.paths, sample)
             if sampled and not sampled[0].complete:
                 origin = (
-                    f"; the schema was inferred from a sample of {sampled[0].records} records: "
-                    "schema=tw.infer_schema(path, full=True) looks at all of them, "
-                    "or pass a schema of your own"
+                    f"the schema was inferred from a sample of {sampled[0].records} records: pass"
+                    " schema=tw.infer_schema(path, full=True) to examine all of them, or a schema"
+                    " of your own"
                 )
         if self._sequences() is None:
             schema = _without_lists(schema, columns, self._reader.paths[0])
@@ -216,61 +225,61 @@ class Examples:
                 or not feature.fixed
                 or isinstance(views, str)
             ):
-                raise EncodeError(
-                    f"views=[{name!r}]: a view is of a bytes feature of a fixed length, as it is in"
-                    " the file"
+                raise UsageError(
+                    f"invalid views=[{name!r}]: expected a bytes feature of fixed length without"
+                    " an encoding"
                 )
         return frozenset(views)
 
     def _sequences(self) -> dict[str, Feature] | None:
-        """The features of feature lists; None where only Examples are read."""
+        """Return the features of feature lists; None if only Examples are read."""
         return None
 
     @property
     def skipped(self) -> list[Any]:
-        """What `on_corrupt="skip"` passed over in the last pass."""
+        """The damaged parts of the files that `on_corrupt="skip"` skipped in the last pass."""
         return self._reader.skipped
 
     def __iter__(self) -> Iterator[Any]:
         reader = self._reader
-        # Shuffled first and divided then: the seed gives one order for all, of which each takes its
-        # share.
+        # Shuffling comes before sharding: the seed gives one order of all records, and each shard
+        # takes its share of that order.
         if self._shuffle is not None:
             reader = reader.shuffle(
                 secrets.randbits(64) if self._shuffle is True else self._shuffle
             )
         if self._shard is not None:
             reader = reader.shard(*self._shard)
-        lots = _lots(reader, self.batch_size, check=self._skips)
-        # Without threads a block is decoded as soon as it is read, while it is in the cache; a
-        # thread takes all of a batch at once.
+        jobs = _lots(reader, self.batch_size, check=self._skips)
+        # Without threads, a block is decoded as soon as it is read, while it is in the cache. A
+        # thread takes all blocks of a batch at once, because reading happens under a lock.
         eager = self._workers > 0 or self._room() > _LAZY
-        return _Decoding(self).run(map(list, lots) if eager else lots, self._workers, self._depth)
+        return _Decoding(self).run(map(list, jobs) if eager else jobs, self._workers, self._depth)
 
     def _room(self) -> int:
-        """Bytes that the columns of a batch take at least."""
+        """Return the least number of bytes that the columns of a batch take."""
         return self.batch_size * sum(8 * max(1, feature.length) for feature in self.schema.values())
 
     def tf_dataset(self) -> Any:
-        """A tf.data.Dataset of the batches: dicts of tensors with the right signature (needs
-        TensorFlow).
+        """Return a tf.data.Dataset of the batches: dicts of tensors (needs TensorFlow).
 
-        Inside it `from_generator` runs this reader, so TensorFlow's own parser and its proto
-        classes are not used.
+        It runs this reader in `tf.data.Dataset.from_generator`, so it does not use TensorFlow's
+        parser.
         """
         return adapters.tf_dataset(self._numpy, self.schema)
 
     def arrow(self) -> Any:
-        """A pyarrow.RecordBatchReader of the batches: fixed and varying features are lists, missing
-        ones are null (needs pyarrow).
+        """Return a pyarrow.RecordBatchReader of the batches (needs pyarrow).
+
+        Features of fixed and of varying length are lists; missing features are null.
         """
-        nothing = example.ColumnBuffers(self._decoder(), 0).take()
+        empty = example.ColumnBuffers(self._decoder(), 0).take()
         return adapters.arrow_reader(
-            self._numpy, _columns.batch(dict(self.schema), nothing, 0, self.limits)
+            self._numpy, _columns.batch(dict(self.schema), empty, 0, self.limits)
         )
 
     def _numpy(self) -> Iterator[Batch]:
-        """The batches in our own kinds of tensors, each in memory of its own."""
+        """Iterate over batches of NumPy columns that each own their memory."""
         plain = copy.copy(self)
         plain._to, plain._reuse = ("numpy", None, False), False
         return iter(plain)
@@ -286,8 +295,11 @@ class Examples:
         )
 
     def _batch(self, filled: list[example.Filled], job: list[Piece], rows: int) -> Any:
+        """Build a batch from the decoded buffers of a job."""
         if not self._views:
             return self._given(_columns.batch(dict(self.schema), filled, rows, self.limits))
+        # The decoder only located the columns of `views`, so they are built from the blocks of the
+        # job.
         parts = dict(zip(self.schema, filled, strict=True))
         plain = {name: feature for name, feature in self.schema.items() if name not in self._views}
         batch = _columns.batch(plain, [parts[name] for name in plain], rows, self.limits)
@@ -310,7 +322,7 @@ class Examples:
 
 
 class _Decoding:
-    """One pass over the files."""
+    """One pass over the files: decodes jobs and manages the memory of their columns."""
 
     def __init__(self, examples: Examples) -> None:
         self._examples = examples
@@ -320,7 +332,7 @@ class _Decoding:
         self._free: list[example.ColumnBuffers] = []
 
     def run(self, jobs: Iterator[Iterable[Piece]], workers: int, depth: int) -> Iterator[Any]:
-        """Batches in order. Leaving early ends all threads."""
+        """Yield batches in order. Closing the generator ends all threads."""
         if workers == 0:
             source: Any = map(self._work, jobs)
         else:
@@ -331,6 +343,9 @@ class _Decoding:
                 if batch is not None:
                     yield batch
                 del batch
+                # With `reuse`, a batch owns its memory until the caller asks for the next batch.
+                # With threads, the caller may still hold the last batch while the next one is
+                # decoded, so memory is freed one batch later.
                 if lent is not None:
                     self._free.append(lent)
                 lent = columns
@@ -342,15 +357,15 @@ class _Decoding:
                 source.close()
             getattr(jobs, "close", lambda: None)()
 
-    def _work(self, lot: Iterable[Piece]) -> tuple[example.ColumnBuffers | None, Any]:
+    def _work(self, job: Iterable[Piece]) -> tuple[example.ColumnBuffers | None, Any]:
         examples = self._examples
-        rows = sum(piece.rows for piece in lot) if isinstance(lot, list) else examples.batch_size
+        rows = sum(piece.rows for piece in job) if isinstance(job, list) else examples.batch_size
         if examples._reuse:
             columns = self._take(rows)
         else:
             columns = self._columns(rows, self._last, self._pool)
         done: list[Piece] = []
-        for piece in lot:
+        for piece in job:
             block, first, count = piece
             starts, sizes = block.starts[: first + count], block.sizes[: first + count]
             try:
@@ -361,7 +376,9 @@ class _Decoding:
             except TensorwireError as error:
                 self._located(error, block, error.record or 0)
                 raise
-            # Views need the block; everybody else gives its memory back, for the next one.
+            # The loop must not keep a reference to the block: the reader reuses its buffer only if
+            # no one holds it.
+            # Only views still need the bytes after decoding.
             done.append(piece if examples._views else Piece(block.bare(), first, count))
             del piece, block
         if not examples._reuse:
@@ -376,7 +393,7 @@ class _Decoding:
             raise
 
     def _take(self, rows: int) -> example.ColumnBuffers:
-        """Memory that was lent out before, if the rows fit it."""
+        """Return memory of an earlier batch if the rows fit, else new memory."""
         try:
             columns = self._free.pop()
         except IndexError:
@@ -396,14 +413,14 @@ class _Decoding:
         return example.ColumnBuffers(self._decoder, rows, pool=pool, like=like, limits=limits)
 
     def _located(self, error: TensorwireError, block: Block, index: int) -> None:
-        """Adds the file, the record and the place in the file."""
+        """Add the path, the record number and the file offset to an error."""
         record, offset = block.where(index)
         error.record = record
         error.add(path=block.path, offset=offset, base=offset)
         self._explain(error)
 
     def _in_job(self, error: TensorwireError, job: list[Piece]) -> None:
-        """The same for an error that knows its row in the batch."""
+        """Add the same facts to an error whose `record` is a row of the batch."""
         row = error.record
         for block, first, rows in job if row is not None else ():
             assert row is not None
@@ -416,24 +433,25 @@ class _Decoding:
 
     def _explain(self, error: TensorwireError) -> None:
         if isinstance(error, SchemaError) and self._examples._origin:
-            error.args = (error.message + self._examples._origin,)
+            error.hint = "; ".join(filter(None, (error.hint, self._examples._origin)))
 
 
 def _seen(places: Array, feature: Feature, job: list[Piece]) -> Array:
-    """An array of views into the blocks, which live as long as the views do."""
+    """Return an array of memoryviews into the blocks, which they keep alive."""
     out: Array = np.empty(len(places) // 2, object)
-    numbers, at = places.tolist(), 0
+    numbers, item = places.tolist(), 0
     for block, _, rows in job:
         view = memory.flat(block.data).toreadonly()
-        for i in range(at, at + rows * feature.length):
+        for i in range(item, item + rows * feature.length):
             out[i] = view[numbers[2 * i] : numbers[2 * i] + numbers[2 * i + 1]]
-        at += rows * feature.length
+        item += rows * feature.length
     return out.reshape(sum(piece.rows for piece in job), *(dim or 0 for dim in feature.shape or ()))
 
 
 def _lots(reader: RecordReader, size: int, check: bool) -> Iterator[Iterator[Piece]]:
-    """The records in lots of `size`, wherever the blocks end. Each lot must be used up before the
-    next one.
+    """Yield the records in groups of `size`, independent of where blocks end.
+
+    A group must be consumed before the next one is requested.
     """
     pieces = _pieces(reader, size, check)
     for piece, ends in pieces:
@@ -454,7 +472,7 @@ def _lot(piece: Piece, ends: bool, pieces: Iterator[tuple[Piece, bool]]) -> Iter
 
 
 def _pieces(reader: RecordReader, size: int, check: bool) -> Iterator[tuple[Piece, bool]]:
-    """Blocks, cut where a lot ends; and whether it does."""
+    """Yield blocks, cut where a batch ends, with whether the piece ends a batch."""
     rows = 0
     for block in reader.blocks(check=check):
         first, left = 0, len(block.starts)
@@ -466,14 +484,17 @@ def _pieces(reader: RecordReader, size: int, check: bool) -> Iterator[tuple[Piec
 
 
 def _without_lists(schema: Schema, columns: Sequence[str] | None, path: str) -> Schema:
-    """The schema of Examples. Feature lists must not get lost, unless `columns` leaves them out."""
+    """Return the schema without feature lists.
+
+    Raises SchemaError if there are any, unless `columns` leaves them out.
+    """
     lists = [name for name in schema.sequences if columns is None or name in columns]
     if lists:
         raise SchemaError(
-            f"the records are SequenceExamples, with feature lists such as {lists[0]!r}: "
-            "tw.read_sequence_examples reads them, columns= leaves them out",
+            f"the records are SequenceExamples with feature lists such as {lists[0]!r}",
             tensor=lists[0],
             path=path,
+            hint="read them with tw.read_sequence_examples, or leave them out with columns=",
         )
     if not schema.sequences:
         return schema
@@ -481,13 +502,14 @@ def _without_lists(schema: Schema, columns: Sequence[str] | None, path: str) -> 
 
 
 def _from_indexes(names: list[str]) -> Schema | None:
-    """What a full scan of exactly these files found, as their indexes keep it."""
+    """Return the schema that a full scan stored in the indexes, if all files have the same one."""
     first: Any = None
     for name in names:
         index = _index.load(name)
         if index is None or index.schema is None or (first is not None and index.schema != first):
             return None
         first = index.schema
-    with contextlib.suppress(DecodeError):  # an index can be made again, and so can what it says
+    # An invalid schema in an index is ignored: the schema can be inferred again.
+    with contextlib.suppress(DecodeError):
         return Schema.from_json(first) if first is not None else None
     return None

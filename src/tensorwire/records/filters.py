@@ -1,13 +1,13 @@
-"""`label == 3 and len(ids) > 2`: a small language over the features of a record.
+"""Filter expressions over the features of a record, such as `label == 3 and len(ids) > 2`.
 
-It is read by Python's own parser and walked node by node. Only what is named here means anything;
-nothing is ever executed.
+An expression is parsed by Python's own parser and translated node by node. Only the constructs
+named in `ALLOWED` have a meaning, and nothing is ever executed.
 
-A feature is its value, or the list of its values if it has several; None if the record does not
-have it. `len()` of a string is its length, of anything else the number of values. `in` looks into a
-list, or for a piece of a string. Whatever does not compare (a string with a number, anything with
-None) is not less and not more. A name that is more than letters, digits and _ is written
-`col("image/encoded")`.
+A feature evaluates to its value, or to the list of its values if it has several, or to None if the
+record does not have it. `len()` of a string is its length, of any other feature the number of its
+values. `in` searches a list, or searches a string for a substring. Values that cannot be ordered (a
+string and a number, or None) compare as neither less nor greater. A name with other characters than
+letters, digits and _ is written `col("image/encoded")`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 from .._errors import SchemaError
 
 MOST = 2000
-"""Characters of an expression; no one writes more, and nesting is bounded by it."""
+"""The maximum length of an expression in characters, which also bounds its nesting."""
 ALLOWED = (
     "names of features, numbers, strings, True, False, None, == != < <= > >=, in, not in, and, or,"
     " not, len(x), has(x), col('a/name'), [lists] and (brackets)"
@@ -40,7 +40,7 @@ _Reader = Callable[[Mapping[str, Any]], Any]
 
 
 class Where:
-    """A parsed expression: call it with the features of a record.
+    """A parsed filter expression, called with the features of a record.
 
     >>> where = Where("label == 3 and 'de' in country")
     >>> where({"label": 3, "country": b"de"}), where({"label": 3}), sorted(where.names)
@@ -57,20 +57,22 @@ class Where:
 
     def _parsed(self, text: str) -> ast.expr:
         if len(text) > MOST:
-            raise SchemaError(f"an expression of {len(text):,} characters; {MOST:,} are allowed")
+            raise SchemaError(
+                f"filter expression of {len(text):,} characters is longer than {MOST:,}"
+            )
         try:
             with warnings.catch_warnings():
-                # "3 is 3" and the like: we say ourselves what is allowed
+                # Python warns about expressions such as "3 is 3", which are rejected below.
                 warnings.simplefilter("ignore")
                 return ast.parse(text.strip(), mode="eval").body
         except SyntaxError as error:
-            hint = "; to compare write ==" if "=" in text and "==" not in text else ""
+            hint = "write == to compare; " if "=" in text and "==" not in text else ""
             raise SchemaError(
-                f"{text!r:.80} cannot be read at character {error.offset or 0}{hint}; allowed:"
-                f" {ALLOWED}"
+                f"invalid filter {text!r:.80}: syntax error at character {error.offset or 0}",
+                hint=f"{hint}allowed: {ALLOWED}",
             ) from None
         except (ValueError, RecursionError, MemoryError):
-            raise SchemaError(f"{text!r:.80} cannot be read; allowed: {ALLOWED}") from None
+            raise SchemaError(f"invalid filter {text!r:.80}", hint=f"allowed: {ALLOWED}") from None
 
     def _node(self, node: ast.expr) -> _Reader:
         if isinstance(node, ast.BoolOp):
@@ -106,7 +108,7 @@ class Where:
                     if name == "len"
                     else (lambda row: inner(row) is not None)
                 )
-        raise self._refused(node, "only len(x), has(x) and col('a/name') are functions here")
+        raise self._refused(node, "the only functions are len(x), has(x) and col('a/name')")
 
     def _constant(self, node: ast.expr) -> Any:
         if isinstance(node, ast.Constant) and (
@@ -132,7 +134,7 @@ class Where:
             elif type(op) in _COMPARE:
                 steps.append(_comparing(_COMPARE[type(op)]))
             else:
-                raise self._refused(node, "'is' is not there; write == None")
+                raise self._refused(node, "there is no 'is'; write == None")
         return lambda row: all(
             step(a(row), b(row)) for step, a, b in zip(steps, sides, sides[1:], strict=False)
         )
@@ -140,13 +142,13 @@ class Where:
     def _refused(self, node: ast.expr, why: str = "") -> SchemaError:
         piece = ast.get_source_segment(self.text.strip(), node) or self.text
         return SchemaError(
-            f"{piece!r:.60} is not allowed here{': ' + why if why else ''}; allowed: {ALLOWED}"
+            f"{piece!r:.60} is not allowed in a filter{': ' + why if why else ''}",
+            hint=f"allowed: {ALLOWED}",
         )
 
 
 def plain(value: object) -> Any:
-    """A feature as Python values: the one that it has, or the list of all. Of strings that are
-    UTF-8 the text.
+    """Return a feature as a Python value, or as a list if it has several. UTF-8 bytes become str.
 
     >>> plain(np.int64([3])), plain(np.float32([1, 2])), plain(b"de")
     (3, [1.0, 2.0], 'de')
@@ -175,7 +177,8 @@ def _comparing(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool
     def both(a: object, b: object) -> bool:
         try:
             return bool(compare(_text(a), _text(b)))
-        except TypeError:  # a string and a number, or nothing at all
+        except TypeError:
+            # A string and a number, or None: there is no order.
             return False
 
     return both
@@ -188,7 +191,7 @@ def _contains(item: object, where: object) -> bool:
     if isinstance(where, bytes) and isinstance(item, (str, bytes)):
         return (item.encode() if isinstance(item, str) else item) in where
     items = where if isinstance(where, list) else [] if where is None else [where]
-    return any(_text(one) == item for one in items)
+    return any(_text(other) == item for other in items)
 
 
 def _length(value: object) -> int:

@@ -1,4 +1,4 @@
-"""Columns and rows as the caller gives them, on their way into Examples."""
+"""Columns and rows as the caller passes them, converted for the encoder."""
 
 from __future__ import annotations
 
@@ -20,26 +20,27 @@ from .schema import Feature
 
 
 def from_columns(
-    columns: object, options: Options, first: int, known: Mapping[str, Feature]
+    columns: object, options: Options, first: int, features: Mapping[str, Feature]
 ) -> tuple[dict[str, PackedColumn], int]:
-    """Columns, and the number of rows, which must be the same for all. `first` and `known` as for
-    rows.
+    """Return packed columns and the number of rows, which must be the same for all.
+
+    `first` and `features` are the same as for `from_rows`.
     """
     if not isinstance(columns, Mapping):
-        raise EncodeError(f"a batch is a dict of columns, not {type(columns).__name__}")
+        raise EncodeError(f"a batch must be a dict of columns, not {type(columns).__name__}")
     present = getattr(columns, "present", {})
-    count, of = -1, ""
+    count, previous = -1, ""
     out = {}
     for name, value in columns.items():
         check_name(name)
         try:
-            made: PackedColumn | None
+            column: PackedColumn | None
             if isinstance(value, (list, tuple)):
-                made, rows = from_list(name, value, options, known.get(name)), len(value)
+                column, rows = from_list(name, value, options, features.get(name)), len(value)
             else:
                 tensor = _column_value(value)
-                made, rows = (
-                    _from_tensor(name, tensor, options, present.get(name), known.get(name)),
+                column, rows = (
+                    _from_tensor(name, tensor, options, present.get(name), features.get(name)),
                     int(tensor.shape[0]),
                 )
         except TensorwireError as error:
@@ -47,30 +48,33 @@ def from_columns(
                 error.record += first
             raise error.add(tensor=name) from None
         if count >= 0 and rows != count:
-            raise EncodeError(f"{rows} rows, and column {of!r} has {count}", tensor=name)
-        count, of = rows, name
-        if made is not None:
-            out[name] = made
+            raise EncodeError(
+                f"the column has {rows} rows, but column {previous!r} has {count}", tensor=name
+            )
+        count, previous = rows, name
+        if column is not None:
+            out[name] = column
     return out, max(count, 0)
 
 
 def check_name(name: object) -> None:
-    """Whether a name can be that of a feature."""
+    """Raise EncodeError if a name cannot be that of a feature."""
     if not isinstance(name, str):
-        raise EncodeError(f"names of features are str, not {type(name).__name__}: {name!r:.40}")
+        raise EncodeError(f"a feature name must be str, not {type(name).__name__}: {name!r:.40}")
     try:
         name.encode()
     except UnicodeEncodeError:
         raise EncodeError(
-            f"the name {name!r:.60} has a lone surrogate, so it is not text that UTF-8 can hold"
+            f"the feature name {name!r:.60} has a lone surrogate, which UTF-8 cannot encode"
         ) from None
 
 
 def from_rows(
-    rows: Sequence[Mapping[str, Any]], options: Options, first: int, known: Mapping[str, Feature]
+    rows: Sequence[Mapping[str, Any]], options: Options, first: int, features: Mapping[str, Feature]
 ) -> dict[str, PackedColumn]:
-    """Rows as columns. `first` is the number of the first one; `known` are the features of the rows
-    before.
+    """Return rows as packed columns.
+
+    `first` is the number of the first row. `features` are the features of the rows before.
     """
     names = dict.fromkeys(name for row in rows for name in row)
     out = {}
@@ -78,7 +82,7 @@ def from_rows(
         check_name(name)
         values = [row.get(name) for row in rows]
         try:
-            column = from_list(name, values, options, known.get(name))
+            column = from_list(name, values, options, features.get(name))
         except TensorwireError as error:
             if error.record is not None:
                 error.record += first
@@ -89,20 +93,24 @@ def from_rows(
 
 
 def _column_value(value: object) -> Any:
-    """A column as a tensor; an array of objects stays one if they are tensors of their own."""
-    one = (
+    """Return a column as a tensor. An object array whose items are tensors stays as it is."""
+    scalar = (
         None
         if value is None
         else (
-            "one " + type(value).__name__
+            "a single " + type(value).__name__
             if isinstance(value, (str, bytes, bool, int, float, complex))
             else ""
         )
     )
-    if one != "":
-        raise EncodeError(f"a column has a value for each record, and this is {one}{_ONE_RECORD}")
+    if scalar != "":
+        raise EncodeError(
+            f"a column must have one value per record, not {scalar}", hint=_ONE_RECORD
+        )
     if isinstance(value, Mapping):
-        raise EncodeError("a dict is no column; for rows or batches pass a list of them")
+        raise EncodeError(
+            "a column cannot be a dict", hint="for rows or batches pass a list of dicts"
+        )
     if (
         isinstance(value, np.ndarray)
         and value.dtype.kind == "O"
@@ -111,22 +119,27 @@ def _column_value(value: object) -> Any:
         return value
     tensor = pack.foreign(value)
     if not isinstance(tensor, KINDS):
-        raise EncodeError(f"{type(value).__name__} is no column; pass a list with one value a row")
-    if not tensor.shape:
         raise EncodeError(
-            f"a column has a value for each record, and this is a scalar{_ONE_RECORD}"
+            f"a column cannot be a {type(value).__name__}",
+            hint="pass a list with one value per row",
         )
+    if not tensor.shape:
+        raise EncodeError("a column must have one value per record, not a scalar", hint=_ONE_RECORD)
     return tensor
 
 
-_ONE_RECORD = "; to write one record pass a list of one row: [{...}]"
+_ONE_RECORD = "to write one record pass a list of one row: [{...}]"
 
 
 def _from_tensor(
-    name: str, tensor: Tensor, options: Options, present: Array | None, known: Feature | None
+    name: str,
+    tensor: Tensor,
+    options: Options,
+    present: Array | None,
+    feature_before: Feature | None,
 ) -> PackedColumn | None:
     if isinstance(tensor, np.ndarray) and tensor.dtype.kind == "O":
-        return from_list(name, list(tensor), options, known)
+        return from_list(name, list(tensor), options, feature_before)
     encoding = options.encoding(name)
     if encoding == "quantized":
         return pack.as_quantized(tensor, (options.quantize or {})[name], present)
@@ -137,13 +150,13 @@ def _from_tensor(
     if isinstance(tensor, Sparse):
         tensor = _left_packed(tensor)
     if encoding == "tensor" or pack.needs_tensor(tensor):
-        made = pack.as_tensors(
+        column = pack.as_tensors(
             tensor if isinstance(tensor, np.ndarray) else [row_value(row, 0) for row in tensor],
             present,
         )
         if isinstance(tensor, Ragged):
-            return replace(made, feature=pack.list_feature(tensor))
-        return made
+            return replace(column, feature=pack.list_feature(tensor))
+        return column
     if isinstance(tensor, Ragged):
         splits = np.ascontiguousarray(tensor.row_splits[0], np.int64)
         inner = pack.as_lists(tensor.values, encoding, splits)
@@ -155,23 +168,28 @@ def _from_tensor(
 
 
 def _left_packed(sparse: Sparse) -> Ragged:
-    """Rows of a sparse matrix whose values stand at 0, 1, 2 ...: what tf.io.VarLenFeature gives."""
+    """Return the rows of a sparse matrix as Ragged.
+
+    The values of a row must be at columns 0, 1, 2 ..., as tf.io.VarLenFeature returns them.
+    """
     sparse = sparse.sort()
     if sparse.indices.shape[1] != 2:
-        raise EncodeError("a Sparse column is a matrix of rows; tensors=[name] keeps any")
+        raise EncodeError(
+            "a Sparse column must be a matrix", hint="tensors=[name] keeps a Sparse of any shape"
+        )
     counts = np.bincount(sparse.indices[:, 0], minlength=int(sparse.dense_shape[0]))
     splits = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=splits[1:])
     if not (sparse.indices[:, 1] == np.arange(sparse.nnz) - np.repeat(splits[:-1], counts)).all():
         raise EncodeError(
-            "the values of a Sparse column must fill each row from its start; tensors=[name]"
-            " keeps any"
+            "the values of a Sparse column must fill each row from its start",
+            hint="tensors=[name] keeps a Sparse of any layout",
         )
     return Ragged(sparse.values, splits)
 
 
 def _sparse_rows(sparse: Sparse) -> list[Sparse]:
-    """The rows of a sparse tensor, each a sparse tensor of its own."""
+    """Return the rows of a sparse tensor as sparse tensors."""
     sparse = sparse.sort()
     bounds = np.searchsorted(sparse.indices[:, 0], np.arange(sparse.shape[0] + 1)).tolist()
     inner = sparse.dense_shape[1:]
@@ -182,7 +200,7 @@ def _sparse_rows(sparse: Sparse) -> list[Sparse]:
 
 
 def is_batch(item: object) -> bool:
-    """Whether an item among many is columns of its own, rather than a row."""
+    """Return whether an item of an iterable is a batch of columns rather than a row."""
     return isinstance(item, (Batch, ForeignBatch)) or (
         isinstance(item, Mapping) and not isinstance(item, dict)
     )

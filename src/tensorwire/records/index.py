@@ -1,21 +1,21 @@
-"""Where each record of a file begins, kept in a file beside it, so that record 123,456 is one read.
+"""Record indexes: sidecar files with the offset of every record, so that one read finds any record.
 
 `NAME.idx`, little-endian:
 
     8 bytes    "TWINDEX1"
     u64        length of the JSON
     JSON       {"size", "mtime_ns": of the record file ("stamp" of an object); "compression";
-               "records"; "units": how many;
-               "crc32c": of the two arrays; "schema": what a full scan found, or null}
+               "records"; "units": their number; "crc32c": of the two arrays;
+               "schema": the result of a full scan, or null}
     u32        CRC32C of all bytes before
     padding    to a multiple of 64
-    int64      where each record's frame begins (uncompressed), and where the last one ends: records
-               + 1 numbers
-    int64      units x 2: places from which decompression can start: (in the file, uncompressed)
+    int64      records + 1 numbers: the (uncompressed) offset of each frame, and the end of the last
+    int64      units x 2 numbers: points where decompression can start, as (file offset,
+               uncompressed offset)
 
-An index is stale, and is not used, when the record file's size or time of change is another, or
-when its own checksums do not hold. Nor is an index used whose offsets fall or lie outside of the
-file. It is made again from the file.
+An index is stale, and is ignored, if the size or the modification time of the record file differs,
+or if its own checksums do not match. An index whose offsets decrease or lie outside the file is
+ignored too. It is then built again from the file.
 """
 
 from __future__ import annotations
@@ -42,24 +42,23 @@ Array = np.ndarray[Any, Any]
 
 MAGIC = b"TWINDEX1"
 _MUCH, _LITTLE = 256 << 10, 4 << 10
-"""Bytes read at once when only headers are wanted: much where records are small, little where they
-are large.
+"""Bytes per read when only headers are wanted: `_MUCH` for small records, `_LITTLE` for large ones.
 """
 
 
 @dataclass(frozen=True)
 class Index:
-    """Where the records of one file are."""
+    """The offsets of the records of one file."""
 
     path: str
     size: int
     stamp: int | str
-    """The time of change in ns, or an object's stamp."""
+    """The modification time in ns, or an object's stamp."""
     compression: str | None
     offsets: Array
     """int64 [records + 1]"""
     units: Array
-    """int64 [n, 2]"""
+    """int64 [n, 2]: points where decompression can start, as (file offset, uncompressed offset)."""
     schema: dict[str, Any] | None = None
 
     def __len__(self) -> int:
@@ -67,7 +66,7 @@ class Index:
 
 
 def build(path: str, compression: str | None = None, limits: Limits | None = None) -> Index:
-    """Reads the headers of a plain file, or all of a compressed one."""
+    """Build an index from the headers of an uncompressed file, or from all of a compressed one."""
     limits = limits or DEFAULT
     size, stamp = _blocks.stat_of(path)
     source = storage.opened(path, ahead=True)
@@ -93,45 +92,50 @@ def build(path: str, compression: str | None = None, limits: Limits | None = Non
 
 
 def count(path: str, compression: str | None = None, limits: Limits | None = None) -> int:
-    """How many records a file has: from its index where that is fresh, else from the headers alone."""
-    known = load(path)
-    return len(known if known is not None else build(path, compression, limits))
+    """Return the number of records of a file, from a fresh index or from the headers."""
+    index = load(path)
+    return len(index if index is not None else build(path, compression, limits))
 
 
 def _offsets(source: storage.Readable, limits: Limits) -> Array:
-    """Frame after frame; the data between two headers is only read where it is so short that
-    reading it is quicker than not.
+    """Return the offsets of all frames of an uncompressed file.
+
+    Data between two headers is only read where it is so short that reading is faster than skipping.
     """
-    parts, found, at, step = [], 0, 0, _MUCH
+    parts, records, offset, step = [], 0, 0, _MUCH
     window = memory.fresh(_MUCH)
-    while at < source.size:
-        count = min(step, source.size - at)
-        source.read_into(at, window[:count])
+    while offset < source.size:
+        count = min(step, source.size - offset)
+        source.read_into(offset, window[:count])
         code, end, starts, _ = kernels.frame_scan(
             window[:count], 0, False, limits.record, _blocks.MOST
         )
-        parts.append(at + starts - tfrecord.HEADER)
-        found += len(starts)
+        parts.append(offset + starts - tfrecord.HEADER)
+        records += len(starts)
         if code not in (0, status.TRUNCATED):
-            error = _blocks.fault(code, window, end, limits, first=found == 0)
-            raise error.add(record=found, base=at)
-        if count - end >= tfrecord.HEADER:  # a header whose record goes on behind the window
+            error = _blocks.fault(code, window, end, limits, first=records == 0)
+            raise error.add(record=records, base=offset)
+        # The last header in the window belongs to a record that ends behind the window. Its data is
+        # skipped, and reads become short if the records are large.
+        if count - end >= tfrecord.HEADER:
             following = end + tfrecord.HEADER + tfrecord.length_at(window, end) + tfrecord.FOOTER
-            if at + following > source.size:
-                raise _blocks.torn(found, at + end, source.size - at - end)
-            parts.append(np.array([at + end]))
-            found += 1
+            if offset + following > source.size:
+                raise _blocks.torn(records, offset + end, source.size - offset - end)
+            parts.append(np.array([offset + end]))
+            records += 1
             step = _LITTLE if following - end > _MUCH else _MUCH
             end = following
-        elif end == 0:  # less than a header is left
-            raise _blocks.torn(found, at, count)
-        at += end
-    return np.concatenate([*parts, [at]]).astype(np.int64)
+        # Fewer bytes than a header are left in the file.
+        elif end == 0:
+            raise _blocks.torn(records, offset, count)
+        offset += end
+    return np.concatenate([*parts, [offset]]).astype(np.int64)
 
 
-def _about(path: str) -> tuple[dict[str, Any], int] | None:
-    """What the index beside a file says of itself, and where its arrays begin; None if there is
-    none that holds.
+def _header(path: str) -> tuple[dict[str, Any], int] | None:
+    """Return the JSON of a file's index and the offset of its arrays.
+
+    Returns None if there is no valid index.
     """
     try:
         with storage.opened(paths.index_beside(path), ahead=True) as file:
@@ -145,48 +149,50 @@ def _about(path: str) -> tuple[dict[str, Any], int] | None:
             text, checksum = file.read_bytes(16, length), file.read_bytes(16 + length, 4)
         if crc32c(head + text) != struct.unpack("<I", checksum)[0]:
             return None
-        about = json.loads(text)
-        numbers = [about[name] for name in ("size", "records", "units")]
+        facts = json.loads(text)
+        numbers = [facts[name] for name in ("size", "records", "units")]
         if any(type(number) is not int or number < 0 for number in numbers):
             return None
         start = -(-(16 + length + 4) // 64) * 64
         return (
-            (about, start)
-            if size == start + 8 * (about["records"] + 1 + 2 * about["units"])
+            (facts, start)
+            if size == start + 8 * (facts["records"] + 1 + 2 * facts["units"])
             else None
         )
-    except (OSError, KeyError, TypeError, ValueError, RecursionError):  # missing, or not ours
+    # The index is missing, or is not one of our files.
+    except (OSError, KeyError, TypeError, ValueError, RecursionError):
         return None
 
 
 def load(path: str) -> Index | None:
-    """The index beside a file, if there is one and it is true."""
-    found = _about(path)
-    if found is None:
+    """Return the index of a file if it exists and is valid for the file as it is now."""
+    header = _header(path)
+    if header is None:
         return None
-    about, start = found
+    facts, start = header
     try:
         size, stamp = _blocks.stat_of(path)
-        if (about["size"], about["mtime_ns" if isinstance(stamp, int) else "stamp"]) != (
+        if (facts["size"], facts["mtime_ns" if isinstance(stamp, int) else "stamp"]) != (
             size,
             stamp,
         ):
             return None
         numbers = _numbers(paths.index_beside(path), start)
-        records = about["records"]
-        if crc32c(numbers) != about["crc32c"]:
+        records = facts["records"]
+        if crc32c(numbers) != facts["crc32c"]:
             return None
         offsets, units = numbers[: records + 1], numbers[records + 1 :].reshape(-1, 2)
-        index = Index(path, size, stamp, about["compression"], offsets, units, about["schema"])
+        index = Index(path, size, stamp, facts["compression"], offsets, units, facts["schema"])
         return index if _is_possible(index) else None
     except (OSError, KeyError, TypeError, ValueError):
         return None
 
 
 def _is_possible(index: Index) -> bool:
-    """Whether records and units lie one behind the other, and inside of the file."""
+    """Return whether records and units are in order and lie within the file."""
     offsets, units = index.offsets, index.units
-    if (offsets < 0).any() or (units < 0).any():  # else differences could wrap around
+    # Negative numbers go first, because the differences below could wrap around.
+    if (offsets < 0).any() or (units < 0).any():
         return False
     if offsets[0] != 0 or (np.diff(offsets) < tfrecord.HEADER + tfrecord.FOOTER).any():
         return False
@@ -199,26 +205,28 @@ def _is_possible(index: Index) -> bool:
 
 
 def _numbers(path: str, start: int) -> Array:
+    """Return the two arrays of an index file."""
     if storage.is_url(path):
         with storage.source(path) as file:
             return np.frombuffer(file.read_at(start, file.size - start), np.dtype("<i8"))
-    # Mapped, so that an index of a billion records costs only the pages that are looked at; it is
-    # replaced whole, never cut.
+    # The arrays are memory-mapped, so that an index of a billion records costs only the pages that
+    # are used. That is safe because an index file is replaced by rename and never truncated.
     return np.asarray(np.memmap(path, np.dtype("<i8"), "r", start))
 
 
 def size_when_indexed(path: str) -> int | None:
-    """How large a file was when its index was made, fresh or stale."""
-    found = _about(path)
-    return None if found is None else found[0].get("size")
+    """Return the size that a file had when its index was built, fresh or stale."""
+    header = _header(path)
+    return None if header is None else header[0].get("size")
 
 
 def save(index: Index) -> bool:
-    """Puts an index beside its file; False where that is not allowed, which is no fault: it can be
-    built again.
+    """Write an index beside its file and return whether that was possible.
+
+    A read-only folder or server is not an error, because the index can be built again.
     """
     numbers = np.concatenate([index.offsets, index.units.reshape(-1)]).astype("<i8")
-    about = {
+    facts = {
         "size": index.size,
         ("mtime_ns" if isinstance(index.stamp, int) else "stamp"): index.stamp,
         "compression": index.compression,
@@ -227,7 +235,7 @@ def save(index: Index) -> bool:
         "crc32c": crc32c(numbers),
         "schema": index.schema,
     }
-    text = json.dumps(about).encode()
+    text = json.dumps(facts).encode()
     head = MAGIC + struct.pack("<Q", len(text)) + text
     head += struct.pack("<I", crc32c(head))
     place, parts = (
@@ -239,7 +247,8 @@ def save(index: Index) -> bool:
             storage.write_bytes(place, kernels.join(parts))
         else:
             files.replace(place, parts, durable=False)
-    except (OSError, EncodeError, TransportError):  # web servers are not written to
+    # EncodeError: a web server cannot be written to.
+    except (OSError, EncodeError, TransportError):
         return False
     return True
 
@@ -247,17 +256,15 @@ def save(index: Index) -> bool:
 def open_index(
     path: str, compression: str | None = None, limits: Limits | None = None, keep: bool = True
 ) -> Index:
-    """The index of a file: the one beside it if it is fresh, else a new one, which is put there if
-    `keep`.
-    """
-    known = load(path)
-    if known is None:
-        known = build(path, compression, limits)
+    """Return the stored index of a file if it is fresh, else a new one, which is stored if `keep`."""
+    index = load(path)
+    if index is None:
+        index = build(path, compression, limits)
         if keep:
-            save(known)
-    return known
+            save(index)
+    return index
 
 
 def add_schema(index: Index, schema: dict[str, Any]) -> Index:
-    """The same index with what a full scan found."""
+    """Return the index with the schema that a full scan has found."""
     return replace(index, schema=schema)

@@ -1,4 +1,4 @@
-"""Finding out what features a file has, from a sample of it or from all of it."""
+"""Schema inference: the features of files, from a sample of the records or from all of them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from .schema import BYTES, FLOAT, INT64, Feature, Schema
 SAMPLE = 64 << 20
 """Bytes that a sample reads, over all files."""
 _PIECE = 1 << 20
-"""Bytes in which a record must begin somewhere, ..."""
+"""Bytes in which a sample searches for the start of a record, ..."""
 _SIP = 64 << 10
-"""... after a look into so many, which is also the least that is read at once."""
+"""... after a first look at this many. This is also the smallest read."""
 _FILES = 256
-"""Files that a sample looks into at most, spread over all of them."""
+"""The maximum number of files that a sample reads, spread over all of them."""
 _SIDE_BY_SIDE = 16
-"""Files that are looked into at once: an object's sample is some short requests, each of which is
-mostly waiting.
+"""Files that are sampled concurrently. A sample of an object is a few short requests, which mostly
+wait.
 """
 _BY_NUMBER = {1: BYTES, 2: FLOAT, 3: INT64}
 
@@ -45,20 +45,24 @@ def infer_schema(
     limits: Limits | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Schema:
-    """The features of a file, a pattern or a list: kinds, shapes, presence and ranges.
+    """Infer the schema of a file, a glob pattern or a list: kinds, shapes, presence and ranges.
 
-    A sample is the first, middle and last blocks of the files, `sample` bytes in all, 64 MiB if not
-    said (of a compressed file, its beginning). With `full=True` every record is looked at, and the
-    index beside each file keeps the result. `progress(done, total)` is told of bytes.
+    A sample is taken from the first, middle and last blocks of the files (from the beginning of a
+    compressed file). A feature that always has one value is a scalar column, one that always has n
+    values has shape (n,), and any other has varying length.
 
-    A feature that always has one value is a scalar column, one that always has n has shape (n,),
-    any other varies.
+    full       examine every record and keep the result in the index beside each file sample
+    bytes to read in total (default: 64 MiB) progress   called with (bytes done, bytes in total)
 
-    >>> import os, tempfile, tensorwire as tw
+    Returns a tw.Schema. Raises SchemaError if a feature has different kinds in different records,
+    and DecodeError for damaged files.
+
+    >>> import tensorwire as tw
+    >>> import os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
     >>> _ = tw.write_examples(path, [{"label": 1, "ids": [1, 2]}, {"label": 0, "ids": []}],
     ...     schema_file=False)
-    >>> infer_schema(path)
+    >>> tw.infer_schema(path)
     Schema of 2 features from all 2 records
       ids: Feature(int64 (None,))  present 2, lengths [0, 2], range [1, 2]
       label: Feature(int64 ())  present 2, lengths [1, 1], range [0, 1]
@@ -84,11 +88,10 @@ def of_files(
     skip: bool = False,
     cast: Container[str] = (),
 ) -> Schema:
-    """The same of files that are known to be there. With `skip`, what is damaged is left out of a
-    sample.
+    """Infer the schema of the named files, like `infer_schema`.
 
-    Features named by `cast` may be integers in some records and floats in others: they are floats
-    then.
+    With `skip`, a sample leaves out damaged parts. Features named by `cast` may be integers in some
+    records and floats in others; they become floats.
     """
     limits = limits or DEFAULT
     survey = kernels.ExampleSurvey(limits.names)
@@ -117,8 +120,8 @@ def of_files(
     schema = schema_of(survey.result(), complete, cast)
     if full:
         for name in names:
-            known = _index.open_index(name, compression, limits)
-            _index.save(_index.add_schema(known, schema.json()))
+            index = _index.open_index(name, compression, limits)
+            _index.save(_index.add_schema(index, schema.json()))
     return schema
 
 
@@ -130,8 +133,9 @@ def _surveyed(
     limits: Limits,
     skip: bool,
 ) -> Iterator[bool]:
-    """Counts in the files, in whatever order, which changes nothing; says of each in turn if that
-    was all of it.
+    """Add the files to the survey and yield, for each file in turn, whether all of it was read.
+
+    The files are read concurrently in any order, which does not change the result.
     """
     if sample is None:
         for name in names:
@@ -145,7 +149,7 @@ def _surveyed(
         with lock:
             _add(survey, block)
 
-    # which workers of datasets would import in vain
+    # This import is slow, and worker processes of datasets never sample.
     from concurrent.futures import ThreadPoolExecutor
 
     pool = ThreadPoolExecutor(min(_SIDE_BY_SIDE, len(names)), "tensorwire-look")
@@ -165,11 +169,11 @@ def _sampled(
     limits: Limits,
     skip: bool,
 ) -> bool:
-    """Counts in a sample of one file; True if that was all of it."""
+    """Add a sample of one file to the survey and return whether that was all of it."""
     source = storage.source(path)
     try:
         plain, size = _blocks.compression_of(source, compression) is None, source.size
-        # what a compressed file has in the middle only shows when all before it is unpacked
+        # The middle of a compressed file cannot be reached without decompressing all before it.
         whole = not plain or size <= budget
         share, read = budget if whole else budget // 3, 0
         for offset in (0,) if whole else (0, size // 2, max(size - share, size * 2 // 3)):
@@ -197,8 +201,10 @@ def _sampled(
 
 
 def _check_up_to(path: str, offset: int, limits: Limits) -> None:
-    """Meets what is wrong at a place of a plain file, reading from its start. Perhaps nothing is: a
-    sample may have begun inside of a record that holds others."""
+    """Read an uncompressed file from its start up to an offset, to raise the error that is there.
+
+    There may be none: a sample may have started inside a record that contains other records.
+    """
     for block in _blocks.blocks(path, compression="", limits=limits):
         if block.end > offset:
             _add(kernels.ExampleSurvey(limits.names), block)
@@ -206,7 +212,7 @@ def _check_up_to(path: str, offset: int, limits: Limits) -> None:
 
 
 def _limited(blocks: Iterator[_blocks.Block], budget: int) -> Iterator[_blocks.Block]:
-    """Records up to a number of bytes; at least one, if there is any."""
+    """Yield records up to a number of bytes, but at least one record."""
     for block in blocks:
         ends = np.cumsum(block.sizes)
         count = int(np.searchsorted(ends, budget)) + 1
@@ -223,8 +229,9 @@ def _unpacked(path: str, compression: str | None, limits: Limits) -> Iterator[_b
 def _from(
     source: storage.Readable, offset: int, budget: int, limits: Limits
 ) -> Iterator[_blocks.Block]:
-    """Records of a plain file, from the first one on that begins behind an offset, so many bytes of
-    them; none if none is nearby.
+    """Yield about `budget` bytes of records, from the first record after `offset` on.
+
+    The source is uncompressed. Yields nothing if no record begins nearby.
     """
     stream = _Sips(source, offset, budget)
     start = stream.to_record(limits) if offset else 0
@@ -234,26 +241,28 @@ def _from(
         stream, source.path or "", source.size, True, limits, memory.MemoryPool(), start, 0
     ):
         yield block
-        # one more would be too much, so nothing is read for it
+        # The next record would probably exceed the budget, so nothing more is read.
         if block.end + int(block.sizes.max()) + 16 >= offset + budget:
             return
 
 
 class _Sips:
-    """A plain file from some place on, a little at a time: of an object, what is asked for is what
-    is fetched.
+    """A stream of an uncompressed file that reads a little at a time.
+
+    For an object, every byte that is requested is transferred.
     """
 
     most: int | None = None
 
-    def __init__(self, source: storage.Readable, at: int, step: int) -> None:
-        self._source, self.at, self._step = source, at, max(step, _SIP)
+    def __init__(self, source: storage.Readable, offset: int, step: int) -> None:
+        self._source, self.at, self._step = source, offset, max(step, _SIP)
         self._ready = memory.fresh(0)
 
     def fill(self, buffer: Array) -> int:
         if not len(self._ready):
             self._read(min(self._step, len(buffer)))
-            self._step *= 2  # a large record is not read in as many steps as it has kilobytes
+            # Reads grow, so that a large record does not take many of them.
+            self._step *= 2
         count = min(len(self._ready), len(buffer))
         buffer[:count] = self._ready[:count]
         self._ready = self._ready[count:]
@@ -267,43 +276,45 @@ class _Sips:
         self.at, self._ready = self.at + count, window[:count]
 
     def to_record(self, limits: Limits) -> int:
-        """Goes to where the next record begins, which it gives, or -1 if none is nearby."""
+        """Move to the start of the next record and return its offset, or -1 if none is nearby."""
         start = self.at
         for room in (min(self._step, _PIECE), _PIECE):
             self.at = start
             self._read(room)
-            found = self._header(start, limits)
-            if found >= 0:
-                self._ready = self._ready[found:]
-                return start + found
+            header = self._header(start, limits)
+            if header >= 0:
+                self._ready = self._ready[header:]
+                return start + header
             if self.at == self._source.size:
                 break
         return -1
 
     def _header(self, start: int, limits: Limits) -> int:
-        """A header that holds, and one that holds behind it (or the end)."""
-        window, size, at = self._ready, self._source.size, 0
-        while (at := kernels.frame_find(window, at, limits.record)) < len(window):
-            following = start + at + 16 + int(np.frombuffer(window, "<u8", 1, at)[0])
+        """Return the position of a valid header that is followed by another, or by the end."""
+        window, size, position = self._ready, self._source.size, 0
+        while (position := kernels.frame_find(window, position, limits.record)) < len(window):
+            following = start + position + 16 + int(np.frombuffer(window, "<u8", 1, position)[0])
             if following == size:
-                return at
+                return position
             if (
                 following + 12 <= size
                 and kernels.frame_find(self._source.read_at(following, 12), 0, limits.record) == 0
             ):
-                return at
-            at += 1
+                return position
+            position += 1
         return -1
 
 
 def _add(survey: kernels.ExampleSurvey, block: _blocks.Block) -> None:
+    """Add a block to the survey. Raises SchemaError or DecodeError for invalid records."""
     before = survey.others
     code, offset, done = survey.add(block.data, block.starts, block.sizes, False)
     if code == status.TOO_MANY:
         raise SchemaError(
-            "more features than Limits(names=...) allows",
+            "the records have more features than the limit allows",
             path=block.path,
             record=block.first + done,
+            hint="raise it with Limits(names=...)",
         )
     if code:
         raise status.problem(code, offset, "example").add(
@@ -313,12 +324,12 @@ def _add(survey: kernels.ExampleSurvey, block: _blocks.Block) -> None:
 
 
 def schema_of(
-    found: tuple[int, int, list[Any]],
+    result: tuple[int, int, list[Any]],
     complete: bool,
     cast: Container[str] = (),
 ) -> Schema:
-    """The schema that a survey amounts to."""
-    records, _, rows = found
+    """Return the schema that the result of a survey describes."""
+    records, _, rows = result
     features: dict[str, Feature] = {}
     sequences: dict[str, Feature] = {}
     for (
@@ -337,22 +348,24 @@ def schema_of(
     ) in rows:
         shown = name.decode(errors="backslashreplace")
         there = [number for number in (1, 2, 3) if kinds[number]]
+        # A feature that never has a value has no kind, so it is not in the schema.
         if not there:
-            continue  # it never has a value, so it has no kind
+            continue
         if shown in cast and {_BY_NUMBER[number] for number in there} == {INT64, FLOAT}:
             there = [number for number in there if _BY_NUMBER[number] == FLOAT]
         if len(there) > 1:
             counts = ", ".join(f"{_BY_NUMBER[number]} in {kinds[number]}" for number in there)
             raise SchemaError(
-                f"feature {shown!r} is of several kinds: {counts} records", tensor=shown
+                f"feature {shown!r} has different kinds: {counts} records", tensor=shown
             )
         try:
             name.decode()
         except UnicodeDecodeError:
-            raise SchemaError(f"the name {shown!r} is not UTF-8") from None
+            raise SchemaError(f"the feature name {shown!r} is not UTF-8") from None
         kind = _BY_NUMBER[there[0]]
+        # A step without a list has no values.
         if is_list and kinds[0]:
-            shortest = 0  # a step without a list has no values
+            shortest = 0
         shape: tuple[int | None, ...] = (
             (None,) if shortest != longest or longest == 0 else () if longest == 1 else (longest,)
         )
@@ -372,5 +385,5 @@ def schema_of(
 
 
 def _number(bound: float) -> float | str:
-    """Infinities as text: JSON has none."""
+    """Return infinities as text, which JSON does not have as numbers."""
     return bound if np.isfinite(bound) else str(bound)

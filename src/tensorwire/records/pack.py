@@ -1,9 +1,10 @@
-"""One column as the lists that an Example has, and what the schema must remember of it.
+"""Columns packed for the encoder, with the feature that the schema must record for each.
 
-An Example holds lists of int64, float32 and bytes. What fits one of these exactly is written so,
-and the schema remembers what it was (bool, int32, bfloat16, text, a shape). Every other tensor
-becomes a TensorProto in a bytes list. What fits neither is refused, never rounded or wrapped:
-uint64 past 2**63, and float64, of which nobody can know whether it was meant to be exact.
+An Example holds lists of int64, float32 and bytes. A column that fits one of these exactly is
+written as such, and the schema records what it was (bool, int32, bfloat16, text, a shape). Any
+other tensor becomes a TensorProto in a bytes list. A value that fits neither is an error and is
+never rounded or wrapped. That includes uint64 above 2**63, and float64, because the precision that
+was intended is unknown.
 """
 
 from __future__ import annotations
@@ -16,15 +17,20 @@ from typing import Any
 import numpy as np
 
 from .. import frameworks
-from .._errors import EncodeError, choices
+from .._errors import EncodeError, TensorwireError, UsageError, choices
 from ..core import dtypes, validate
 from ..core.tensors import Array, Ragged, Strings, Tensor
 from ..wire import example
 from . import encodings
 from .schema import BYTES, FLOAT, INT64, Feature, Schema
 
-EXACTLY = "; tensors=[name] keeps it exactly"
-"""The way out of most refusals."""
+EXACTLY = "tensors=[name] keeps it exactly"
+"""The hint of most errors about values that do not fit a list."""
+
+
+def drop_tensors_hint(error: TensorwireError) -> None:
+    """Remove `EXACTLY` from the hint of an error, for calls that have no option `tensors=`."""
+    error.hint = (error.hint or "").replace(EXACTLY, "").removesuffix("; ") or None
 
 
 WIDEN = {"int64": np.int64, "float": np.float32}
@@ -32,9 +38,7 @@ WIDEN = {"int64": np.int64, "float": np.float32}
 
 @dataclass(frozen=True)
 class Options:
-    """How columns are to be written: those of `tensors` as TensorProtos, and so on; the schema says
-    it too.
-    """
+    """The options for writing columns: those to encode in a special way, and the caller's schema."""
 
     tensors: Sequence[str] | Set[str] = ()
     base64: Sequence[str] | Set[str] = ()
@@ -45,52 +49,54 @@ class Options:
         for what in ("tensors", "base64"):
             names = getattr(self, what)
             if isinstance(names, (str, bytes)):
-                raise EncodeError(f"{what} is a list of columns: {what}=[{names!r}]")
+                raise UsageError(
+                    f"{what} must be a list of columns, not {names!r}",
+                    hint=f"pass {what}=[{names!r}]",
+                )
             object.__setattr__(self, what, frozenset(names))
         if self.quantize is not None and not isinstance(self.quantize, Mapping):
-            raise EncodeError(
-                "quantize says the scheme of each column, as in quantize={'x': 'int8'}, not"
-                f" {self.quantize!r}"
+            raise UsageError(
+                f"quantize must be a dict of column: scheme, not {self.quantize!r}",
+                hint="for example quantize={'x': 'int8'}",
             )
         named = [*self.tensors, *self.base64, *(self.quantize or {})]
         for name in named:
             if named.count(name) > 1:
                 raise EncodeError(
-                    "only one of tensors, base64 and quantize can hold for a column", tensor=name
+                    "only one of tensors, base64 and quantize can apply to a column", tensor=name
                 )
 
     def check(self, names: Set[str]) -> None:
-        """Options for columns that are not there are mistakes."""
-        for what, asked in (
+        """Raise EncodeError if an option names a column that does not exist."""
+        for what, columns in (
             ("tensors", self.tensors),
             ("base64", self.base64),
             ("quantize", (self.quantize or {}).keys()),
         ):
-            for name in sorted(set(asked) - names):
-                raise EncodeError(
-                    f"{what} names {name!r}, and there is no such"
-                    f" column{choices(name, sorted(names))}"
+            for name in sorted(set(columns) - names):
+                raise UsageError(
+                    f"no column {name!r}, named by {what}={choices(name, sorted(names))}"
                 )
 
     def feature(self, name: str) -> Feature | None:
-        """What the schema says of a column."""
+        """Return the feature that the schema declares for a column, or None."""
         return None if self.schema is None else self.schema.get(name)
 
     def encoding(self, name: str) -> str:
-        """How a column is kept in a bytes list, if it must be."""
+        """Return the encoding of a column in a bytes list, "" for none."""
         if name in self.tensors:
             return "tensor"
         if name in self.base64:
             return "base64"
         if name in (self.quantize or {}):
             return "quantized"
-        asked = self.feature(name)
-        if asked is not None and asked.encoding == "quantized":
+        declared = self.feature(name)
+        if declared is not None and declared.encoding == "quantized":
             raise EncodeError(
-                "the schema says that it is quantized, and not by which scheme:"
-                f" quantize={{{name!r}: 'int8'}}"
+                "the schema declares the column as quantized, without a scheme",
+                hint=f"pass quantize={{{name!r}: 'int8'}}",
             )
-        return "" if asked is None else asked.encoding
+        return "" if declared is None else declared.encoding
 
 
 @dataclass(frozen=True)
@@ -105,7 +111,7 @@ class PackedColumn:
     steps: Array | None = None
 
     def input(self, name: bytes) -> tuple[Any, ...]:
-        """What the kernel takes."""
+        """Return the tuple that the encoder kernel takes."""
         length = -1 if self.splits is not None else self.feature.length
         kind = (
             example.BYTES
@@ -128,22 +134,23 @@ class PackedColumn:
 
 
 def foreign(value: object) -> Any:
-    """Any framework's tensor as ours, in the layout that all below rely on."""
+    """Return a tensor of any framework as one of ours, in the layout that the encoder needs."""
     if isinstance(value, (Set, range, Iterator)):
-        raise EncodeError(f"{type(value).__name__} is no tensor; pass list(x)")
+        raise EncodeError(f"a {type(value).__name__} is not a tensor", hint="pass list(x)")
     return frameworks.tensor(value)
 
 
 def needs_tensor(tensor: Tensor) -> bool:
-    """Whether a column does not fit lists, whatever its values."""
+    """Return whether a column cannot be a list of numbers or strings, whatever its values."""
     if isinstance(tensor, Ragged):
         return tensor.ragged_rank > 1 or tensor.values.ndim > 1 or needs_tensor(tensor.values)
     return isinstance(tensor, np.ndarray) and tensor.dtype.kind == "c"
 
 
 def as_lists(values: Array | Strings, encoding: str, splits: Array | int) -> PackedColumn:
-    """A vector of numbers or strings as the values of a list. Errors name the row, by the splits or
-    by the values that each row has.
+    """Pack a vector of numbers or strings as the values of a list.
+
+    Errors name the row, which is given by `splits` or by the number of values per row.
     """
     if isinstance(values, Strings):
         feature = Feature(BYTES, (), text=values.text)
@@ -157,53 +164,60 @@ def as_lists(values: Array | Strings, encoding: str, splits: Array | int) -> Pac
             None,
         )
     if encoding == "base64":
-        raise EncodeError(f"base64 is for strings, not {values.dtype}")
+        raise EncodeError(f"base64 needs a column of strings, not {values.dtype}")
     try:
         kind, array = as_numbers(values)
     except EncodeError as error:
         if error.record is not None:
-            at = error.record
+            value = error.record
             error.record = (
-                at // splits
+                value // splits
                 if isinstance(splits, int)
-                else int(np.searchsorted(splits, at, side="right")) - 1
+                else int(np.searchsorted(splits, value, side="right")) - 1
             )
         raise
     return PackedColumn(Feature(kind, (), dtypes.of(values.dtype).name), array, None, None, None)
 
 
 def as_numbers(values: Array) -> tuple[str, Array]:
-    """Numbers as int64 or float32, exactly. An error's record is the place of the value."""
+    """Return the kind of list, and the numbers as int64 or float32 without a loss.
+
+    The `record` of an error is the position of the value.
+    """
     row = dtypes.of(values.dtype)
     if row.name == "float64":
         raise EncodeError(
-            "float64 does not fit a float list, which is float32; .astype(np.float32) rounds it"
-            + EXACTLY
+            "float64 does not fit a float list, which is float32",
+            hint=f".astype(np.float32) rounds it; {EXACTLY}",
         )
     if row.name == "uint64" and values.size and values.max() > validate.INT64_MAX:
-        at = int(np.argmax(values.reshape(-1) > validate.INT64_MAX))
+        position = int(np.argmax(values.reshape(-1) > validate.INT64_MAX))
         raise EncodeError(
-            f"the value {values.reshape(-1)[at]} does not fit int64{EXACTLY}", record=at
+            f"the value {values.reshape(-1)[position]} does not fit int64",
+            record=position,
+            hint=EXACTLY,
         )
     if not row.name.startswith(("float", "bfloat")):
         return INT64, np.require(values, np.int64, ("C", "A"))
-    # by its bits, which are the upper half of a float32: a cast would make all NaNs one
+    # The bits of a bfloat16 are the upper half of a float32. A cast would replace every NaN by the
+    # canonical one.
     if row.name == "bfloat16":
         return FLOAT, (values.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
     with np.errstate(invalid="ignore"):
         wide = np.require(values, np.float32, ("C", "A"))
-    if row.name.startswith("float8"):  # some have many NaNs
+    # Some float8 types have many NaNs, and float32 does not keep all of them apart.
+    if row.name.startswith("float8"):
         with np.errstate(invalid="ignore"):
             lost = np.flatnonzero(wide.astype(values.dtype).view(np.uint8) != values.view(np.uint8))
         if len(lost):
             raise EncodeError(
-                f"a NaN whose bits float32 does not keep{EXACTLY}", record=int(lost[0])
+                "a NaN with a payload that float32 does not keep", record=int(lost[0]), hint=EXACTLY
             )
     return FLOAT, wide
 
 
 def as_raw(tensor: Tensor, present: Array | None) -> PackedColumn:
-    """Rows as `tobytes()` gives them, because the schema says so."""
+    """Pack rows as the bytes that `tobytes()` returns, for a feature with the encoding "raw"."""
     if (
         isinstance(tensor, Ragged)
         and isinstance(tensor.values, np.ndarray)
@@ -220,7 +234,7 @@ def as_raw(tensor: Tensor, present: Array | None) -> PackedColumn:
         )
     if not isinstance(tensor, np.ndarray):
         raise EncodeError(
-            "raw bytes are for dense tensors of one dtype, and of one shape or vectors"
+            "the encoding 'raw' needs dense tensors of one dtype, of one shape or vectors"
         )
     offsets = np.arange(len(tensor) + 1, dtype=np.int64) * (
         tensor.itemsize * math.prod(tensor.shape[1:])
@@ -236,6 +250,7 @@ def as_raw(tensor: Tensor, present: Array | None) -> PackedColumn:
 
 
 def as_tensors(rows: Array | Sequence[Tensor], present: Array | None) -> PackedColumn:
+    """Pack each row as a TensorProto."""
     packed = encodings.pack_tensors(rows)
     return PackedColumn(
         _tensor_feature(rows), np.ascontiguousarray(packed.data), packed.offsets, None, present
@@ -261,7 +276,10 @@ def _one_tensor(row: Tensor) -> Feature:
 
 
 def list_feature(column: Ragged) -> Feature:
-    """The feature of lists kept as TensorProtos. The column, and not its rows, says what varies."""
+    """Return the feature of lists that are kept as TensorProtos.
+
+    The varying dimensions are those of the whole column, not of its rows.
+    """
     values, shape = column.values, column.shape[1:]
     if isinstance(values, Strings):
         return Feature(BYTES, shape, "string", encoding="tensor", text=values.text)
@@ -269,17 +287,19 @@ def list_feature(column: Ragged) -> Feature:
 
 
 def as_quantized(tensor: Tensor, scheme: str, present: Array | None) -> PackedColumn:
+    """Pack each row of floats as quantized codes, with scale and zero point if the scheme has them."""
     if not isinstance(tensor, np.ndarray) or dtypes.of(tensor.dtype).name not in (
         "float16",
         "bfloat16",
         "float32",
         "float64",
     ):
-        raise EncodeError("quantize is for dense columns of floats, or rows of them")
+        raise EncodeError("quantize needs a dense column of floats")
     try:
         strings, splits = encodings.pack_quantized(tensor, scheme)
-    except EncodeError as error:  # its hint is an option of quantize() alone
-        error.args = (error.message.partition("; nonfinite=")[0],)
+    except EncodeError as error:
+        # The hint names nonfinite=, an argument of tw.quantize that this caller does not have.
+        error.hint = None
         raise
     feature = Feature(BYTES, tensor.shape[1:], dtypes.of(tensor.dtype).name, encoding="quantized")
     return PackedColumn(
@@ -288,9 +308,9 @@ def as_quantized(tensor: Tensor, scheme: str, present: Array | None) -> PackedCo
 
 
 def merge(a: Feature, b: Feature) -> Feature:
-    """One feature for two lots of rows: what they agree on is kept, what differs is left open."""
+    """Return one feature for two groups of rows. Properties that differ become unspecified."""
     if a.kind != b.kind or a.encoding != b.encoding:
-        raise EncodeError(f"{b!r} after {a!r}: a feature is of one kind in all records")
+        raise EncodeError(f"{b!r} after {a!r}: a feature must have the same kind in all records")
     shape = a.shape
     if a.shape != b.shape:
         if a.encoding in ("tensor", "quantized"):
@@ -302,12 +322,13 @@ def merge(a: Feature, b: Feature) -> Feature:
                 if same_rank
                 else None
             )
-            # a column has one dimension that varies, or is an array of tensors
+            # Only the first dimension of a column may vary. Otherwise it is an array of tensors.
             shape = None if None in (shape or ())[1:] else shape
         elif max(len(a.shape or ()), len(b.shape or ())) > 1:
             raise EncodeError(
-                f"rows of shape {b.shape} after {a.shape}: a list keeps one shape of several"
-                f" dimensions{EXACTLY}"
+                f"rows of shape {b.shape} after {a.shape}: a list with several dimensions must have"
+                " the same shape in all records",
+                hint=EXACTLY,
             )
         else:
             shape = (None,)

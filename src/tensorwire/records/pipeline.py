@@ -1,9 +1,19 @@
-"""Work on threads, in order: a source that is asked for one job at a time, and jobs that run side
-by side.
+"""An ordered thread pipeline: jobs are taken one at a time and run in parallel.
 
-What a thread takes from the source is done under a lock (reading a file), what it makes of it is
-not (decoding, which holds no GIL). Results come out in the order of the jobs, however many threads
-there are, and at most `depth` are under way or waiting.
+How results stay in order while threads work independently:
+
+1. A thread first acquires one of `depth` permits, so at most `depth` results are in progress or
+   waiting for the consumer.
+2. It takes the next job from the source under the `_source` lock. Reading a file happens there, one
+   thread at a time, and the job's number fixes the place of its result.
+3. It runs the job without a lock. Decoding releases the GIL, so jobs run in parallel.
+4. It stores the result, or the exception, under its number and notifies the consumer.
+5. The consumer waits for exactly the next number, removes that result and returns its permit. So
+   the order of the results does not depend on the number of threads.
+6. An exception takes the place of a result. It is raised in order, after all results before it, and
+   closes the pipeline.
+7. The end of the source, and `close`, release one permit per thread, so that no thread waits for
+   ever. A thread that gets such a permit sees the flag and returns.
 """
 
 from __future__ import annotations
@@ -17,8 +27,10 @@ Result = TypeVar("Result")
 
 
 class Pipeline(Generic[Job, Result]):
-    """An iterator over results. `close` stops and joins all threads, whatever they are at; so does
-    an error, after it was raised.
+    """An iterator over the results of jobs, in the order of the jobs.
+
+    `close` stops and joins all threads, whatever they are doing. So does an error, after it is
+    raised.
 
     >>> list(Pipeline(iter(range(5)), lambda n: n * n, workers=2, depth=4))
     [0, 1, 4, 9, 16]
@@ -57,6 +69,8 @@ class Pipeline(Generic[Job, Result]):
                 except StopIteration:
                     self._finish(number)
                     return
+                # An error of the source takes the number of the job that could not be read. It is
+                # the last result.
                 except BaseException as problem:
                     error = problem
                     self._taken += 1
@@ -67,6 +81,8 @@ class Pipeline(Generic[Job, Result]):
                     result = self._work(job)
                 except BaseException as problem:
                     error = problem
+                # The thread may wait long for its next job. It must not keep memory of this one
+                # alive meanwhile.
                 del job
             with self._ready:
                 self._results[number] = result, error
@@ -77,7 +93,8 @@ class Pipeline(Generic[Job, Result]):
         with self._ready:
             self._end = count
             self._ready.notify()
-        for _ in self._threads:  # those that wait for room need none any more
+        # Wake the threads that wait for a permit, so that they see the end and return.
+        for _ in self._threads:
             self._room.release()
 
     def __iter__(self) -> Iterator[Result]:
@@ -89,26 +106,27 @@ class Pipeline(Generic[Job, Result]):
                 if self._stopped or (self._end is not None and self._given >= self._end):
                     break
                 self._ready.wait()
-            found = self._results.pop(self._given, None)
-        if found is None:
+            entry = self._results.pop(self._given, None)
+        if entry is None:
             self.close()
             raise StopIteration
         self._given += 1
         self._room.release()
-        result, error = found
+        result, error = entry
         if error is not None:
             self.close()
             raise error
         return result  # type: ignore[return-value]
 
     def close(self) -> None:
-        """Ends all threads and waits for them."""
+        """Stop all threads and wait for them."""
         self._stopped = True
         for _ in self._threads:
             self._room.release()
         with self._ready:
             self._ready.notify_all()
         for thread in self._threads:
+            # The pipeline may be closed by the garbage collector in one of its own threads.
             if thread is not threading.current_thread():
                 thread.join()
         self._results.clear()

@@ -1,4 +1,4 @@
-"""Records by number: one file's index, and the bytes behind it."""
+"""Random access: records by number, located by the index of one file."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ from . import index as _index
 Array = np.ndarray[Any, Any]
 
 _NEAR = 16 << 20
-"""Decompressing so much for one record is still all right; beyond, the whole file is decompressed
-once, into a temporary one.
+"""The maximum number of bytes to decompress for one record.
+
+For records further away from a unit, the whole file is decompressed once into a temporary file.
 """
 
 
 class IndexedFile:
-    """One record file, read at any place. Compressed ones too: from the nearest place where
-    decompression can start, or unpacked once.
+    """One record file with random access.
+
+    A compressed file is read from the nearest unit where decompression can start, or decompressed
+    once into a temporary file.
     """
 
     def __init__(
@@ -50,7 +53,7 @@ class IndexedFile:
             self._source = None
 
     def record(self, number: int) -> bytes:
-        """One record, checked."""
+        """Read and verify one record."""
         if self.index.compression is not None:
             return self.gather(np.array([number])).strings()[0]
         if self._source is None:
@@ -63,7 +66,7 @@ class IndexedFile:
                 != len(frame) - tfrecord.HEADER - tfrecord.FOOTER
             ):
                 raise DecodeError(
-                    "the record is not where the index says; was the file changed?", offset=0
+                    "the record is not where the index says: was the file changed?", offset=0
                 )
             data = frame[tfrecord.HEADER : -tfrecord.FOOTER]
             tfrecord.check(data, frame[-tfrecord.FOOTER :])
@@ -73,20 +76,25 @@ class IndexedFile:
         return data
 
     def gather(self, numbers: Array) -> _blocks.Block:
-        """Records of any numbers, in that order, checked, in one block."""
+        """Read and verify records of any numbers, in that order, as one block."""
         offsets = self.index.offsets
         begins, ends = offsets[numbers], offsets[numbers + 1]
         sizes = ends - begins
         longest = int(sizes.max(initial=0)) - tfrecord.HEADER - tfrecord.FOOTER
         if longest > self._limits.record:
-            why = f"a record of {longest} bytes; Limits(record=...) allows {self._limits.record}"
-            record = int(numbers[int(sizes.argmax())])
-            raise LimitError(why, path=self.path, record=record, format="tfrecord")
+            raise LimitError(
+                f"record of {longest} bytes exceeds the limit of {self._limits.record}",
+                path=self.path,
+                record=int(numbers[int(sizes.argmax())]),
+                format="tfrecord",
+                hint="raise it with Limits(record=...)",
+            )
         places = np.zeros(len(numbers) + 1, np.int64)
         np.cumsum(sizes, out=places[1:])
         if self.index.compression is not None:
             self._limits.check(int(places[-1]), self.index.size, self.index.compression)
         buffer = self._pool.take(int(places[-1]))
+        # Records that are neighbours in the file are read together, as one run.
         runs = (
             np.flatnonzero(np.r_[True, begins[1:] != ends[:-1]])
             if len(numbers)
@@ -96,26 +104,27 @@ class IndexedFile:
         wanted = list(
             zip(begins[runs].tolist(), places[runs].tolist(), places[stops].tolist(), strict=True)
         )
-        # many requests, side by side
+        # Runs of a remote file are fetched by concurrent requests.
         if len(wanted) > 1 and self.index.compression is None and storage.is_url(self.path):
             self._source = source = self._source or storage.source(self.path)
-            parts = source.read_many([(begin, stop - start) for begin, start, stop in wanted])  # type: ignore[attr-defined]
+            spans = [(begin, stop - start) for begin, start, stop in wanted]
+            parts = source.read_many(spans)  # type: ignore[attr-defined]
             for (_, start, stop), part in zip(wanted, parts, strict=True):
                 buffer[start:stop] = part
             wanted = []
         for begin, start, stop in wanted:
             self._read(begin, buffer[start:stop], many=len(runs) > 1)
-        code, at, starts, found = kernels.frame_scan(
+        code, end, starts, lengths = kernels.frame_scan(
             buffer, 0, True, self._limits.record, _blocks.MOST
         )
         if code or len(starts) != len(numbers) or (starts - tfrecord.HEADER != places[:-1]).any():
             bad = int(numbers[min(len(starts), len(numbers) - 1)])
-            error = _blocks.fault(code or 1, buffer, at, self._limits)
-            raise error.add(path=self.path, record=bad, base=int(offsets[bad]) - at)
-        return _blocks.Block(buffer, starts, found, 0, 0, self.path, (numbers, begins))
+            error = _blocks.fault(code or 1, buffer, end, self._limits)
+            raise error.add(path=self.path, record=bad, base=int(offsets[bad]) - end)
+        return _blocks.Block(buffer, starts, lengths, 0, 0, self.path, (numbers, begins))
 
     def _read(self, offset: int, buffer: Array, many: bool) -> None:
-        """Fills the buffer with the (uncompressed) bytes at an offset."""
+        """Fill the buffer with the (uncompressed) bytes at an offset."""
         if self.index.compression is not None and self._source is None and not many:
             units = self.index.units
             unit = units[np.searchsorted(units[:, 1], offset, side="right") - 1]
@@ -129,6 +138,7 @@ class IndexedFile:
         return None
 
     def _unpack(self, start: int, skip: int, buffer: Array) -> None:
+        """Decompress from a unit, skip some bytes, and fill the buffer with the next ones."""
         source = storage.opened(self.path, ahead=True)
         try:
             stream = _blocks.Compressed(source, self.index.compression or "", start, self._limits)
@@ -144,16 +154,18 @@ class IndexedFile:
             source.close()
 
     def _must(self, count: int) -> int:
+        """Return the count. Raises TruncatedError if it is 0."""
         if not count:
             raise _blocks.torn(len(self), self.index.size, 0)
         return count
 
     def _spool(self) -> files.FileSource:
+        """Decompress the whole file into a temporary file."""
         source = storage.opened(self.path, ahead=True)
         try:
             stream = _blocks.Compressed(source, self.index.compression or "", 0, self._limits)
             scratch = self._pool.take(_blocks.BLOCK)
-            # gone with its name; the descriptor keeps the bytes
+            # The name of the temporary file is removed at once. The open descriptor keeps the bytes.
             with tempfile.NamedTemporaryFile(prefix="tensorwire-") as file:
                 while count := stream.fill(scratch):
                     file.write(scratch[:count].data)

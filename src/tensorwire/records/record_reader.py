@@ -1,6 +1,4 @@
-"""Records as they are in the files: one after the other, by number, in another order, or a worker's
-share of them.
-"""
+"""`RecordReader`: records in file order, by number, shuffled, or one worker's shard of them."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from typing import Any, Literal, Self, overload
 
 import numpy as np
 
-from .._errors import EncodeError
+from .._errors import UsageError
 from .._limits import Limits
 from ..core import memory
 from ..core.tensors import Strings
@@ -24,33 +22,40 @@ from . import paths, random_access, resync
 Array = np.ndarray[Any, Any]
 
 _POLL = 0.05
-"""Seconds between two looks at a file that is followed."""
+"""Seconds between two checks of a file that is followed."""
 _GATHER = 1024
 """Records fetched at once when they are read in another order."""
 
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
-"""A path, a pattern, or some of them."""
+"""A path, a glob pattern, or a list of them."""
 
 
 class RecordReader:
-    """Records of one TFRecord file or of many: `path` is a path, a pattern or a list of them. Both
-    checksums of each are always checked.
+    """Reads the records of TFRecord files as bytes, in file order or by number.
 
-    Compression (gzip, zlib, snappy) is recognised. `on_corrupt="skip"` goes on behind damage, and
-    `skipped` says what was lost. `mmap=True` maps plain files instead of reading them, for files
-    that nobody truncates meanwhile (that would kill the process). `follow=True` waits at the end of
-    a file for more (for `timeout` seconds at most, if given). Numbers, `shuffle` and `shard` need
-    an index, which is made when it is first needed and kept beside the file as `NAME.idx` unless
-    `index=False`.
+    `path` is a path, a glob pattern or a list of them. Both checksums of each record are always
+    verified. The compression is detected, unless `compression` names it.
 
+    on_corrupt "skip" continues behind damage and lists it in `skipped` follow     wait for more
+    records at the end of a file, until none has come for `timeout` seconds
+               (default: for ever)
+    mmap       map uncompressed files instead of reading them; they must not be truncated meanwhile,
+               which would kill the process
+    index      keep the index that access by number, `shuffle` and `shard` need beside the file, as
+               `NAME.idx`
+    limits     the tw.Limits for untrusted files
+
+    Iterating yields bytes. `len(reader)`, `reader[i]` and `reader[i:j]` count over all files.
+    Raises DecodeError for damaged files and EncodeError for invalid arguments.
+
+    >>> import tensorwire as tw
     >>> import os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
-    >>> from tensorwire import RecordWriter
-    >>> with RecordWriter(path) as writer:
+    >>> with tw.RecordWriter(path) as writer:
     ...     for word in (b"one", b"two", b"three"):
     ...         writer.write(word)
-    >>> reader = RecordReader(path)
+    >>> reader = tw.RecordReader(path)
     >>> list(reader), len(reader), reader[-1], reader[:2]
     ([b'one', b'two', b'three'], 3, b'three', [b'one', b'two'])
     """
@@ -68,10 +73,10 @@ class RecordReader:
         limits: Limits | None = None,
     ) -> None:
         if on_corrupt not in ("raise", "skip"):
-            raise EncodeError(f'on_corrupt is "raise" or "skip", not {on_corrupt!r}')
+            raise UsageError(f'on_corrupt must be "raise" or "skip", not {on_corrupt!r}')
         self.paths: list[str] = paths.expand(path)
         self.skipped: list[resync.Gap] = []
-        """What `on_corrupt="skip"` passed over in the last pass, with the path of each."""
+        """The gaps that `on_corrupt="skip"` skipped in the last pass, with their paths."""
         self._compression, self._skip, self._limits, self._keep = (
             compression,
             on_corrupt == "skip",
@@ -80,12 +85,10 @@ class RecordReader:
         )
         self._follow, self._timeout, self._mmap = follow, timeout, mmap
         if mmap and (follow or self._skip):
-            raise EncodeError(
-                "mmap=True is for whole files: not with follow=True or on_corrupt='skip'"
-            )
+            raise UsageError("mmap=True cannot be combined with follow=True or on_corrupt='skip'")
         if follow and (len(self.paths) > 1 or self._skip):
-            raise EncodeError(
-                "follow=True is for one file, and not together with on_corrupt='skip'"
+            raise UsageError(
+                "follow=True needs a single file and cannot be combined with on_corrupt='skip'"
             )
         self._files: list[random_access.IndexedFile] | None = None
         self._starts: list[int] | None = None
@@ -93,8 +96,10 @@ class RecordReader:
         self._pool = memory.MemoryPool()
 
     def blocks(self, check: bool = True) -> Iterator[_blocks.Block]:
-        """The records as they lie in memory, some hundred kilobytes at a time: for those who decode
-        them without a Python object each.
+        """Yield blocks of records as they lie in memory, some hundred kilobytes each.
+
+        This is for callers that decode records without creating a bytes object for each. Without
+        `check`, the caller verifies the checksums of the data.
         """
         if self._chosen is not None:
             for start in range(0, len(self._chosen), _GATHER):
@@ -132,19 +137,17 @@ class RecordReader:
         return itertools.chain.from_iterable(block.strings() for block in self.blocks())
 
     def batches(self, size: int) -> Iterator[Strings]:
-        """The records, `size` at a time (the last batch may be smaller), each batch as one
-        `Strings`.
-        """
+        """Yield the records as one `Strings` per `size` records; the last batch may be smaller."""
         if size < 1:
-            raise EncodeError(f"a batch has at least one record, not {size}")
-        held: list[bytes] = []
+            raise UsageError(f"size must be at least 1, not {size}")
+        records: list[bytes] = []
         for block in self.blocks():
-            held += block.strings()
-            for start in range(0, len(held) - size + 1, size):
-                yield Strings.of(held[start : start + size])
-            held = held[len(held) - len(held) % size :]
-        if held:
-            yield Strings.of(held)
+            records += block.strings()
+            for start in range(0, len(records) - size + 1, size):
+                yield Strings.of(records[start : start + size])
+            records = records[len(records) - len(records) % size :]
+        if records:
+            yield Strings.of(records)
 
     def _opened(self) -> list[random_access.IndexedFile]:
         if self._files is None:
@@ -155,30 +158,35 @@ class RecordReader:
         return self._files
 
     def _bounds(self) -> list[int]:
-        """The number of the first record of each file, and behind the last one."""
+        """Return the number of the first record of each file, and the total."""
         if self._starts is None:
             self._starts = [0, *itertools.accumulate(map(len, self._opened()))]
         return self._starts
 
     def _gather(self, numbers: Array) -> Iterator[_blocks.Block]:
-        """Records by their numbers over all files, a block for each run that lies in one file."""
+        """Yield records by their numbers over all files.
+
+        Consecutive numbers in one file become one block.
+        """
         if len(self.paths) == 1:
             yield self._opened()[0].gather(numbers)
             return
         bounds = self._bounds()
-        where = np.searchsorted(bounds, numbers, side="right") - 1
-        cuts = np.flatnonzero(np.diff(where)) + 1
-        for part, file in zip(np.split(numbers, cuts), where[np.r_[0, cuts]].tolist(), strict=True):
+        file_numbers = np.searchsorted(bounds, numbers, side="right") - 1
+        cuts = np.flatnonzero(np.diff(file_numbers)) + 1
+        for part, file in zip(
+            np.split(numbers, cuts), file_numbers[np.r_[0, cuts]].tolist(), strict=True
+        ):
             yield self._opened()[file].gather(part - bounds[file])
 
     def __len__(self) -> int:
         if self._chosen is not None:
             return len(self._chosen)
-        # a TypeError, so that list(reader), which asks for the length first, goes on without
+        # This is a TypeError because list(reader) asks for the length first, and ignores that type.
         if self._skip or self._follow:
             raise TypeError(
-                "how many records a damaged or growing file has is known at its end: count while"
-                " you read"
+                "a reader with on_corrupt='skip' or follow=True has no length: count the records"
+                " while reading"
             )
         if self._files is not None:
             return self._bounds()[-1]
@@ -199,17 +207,16 @@ class RecordReader:
                 else []
             )
         if not -len(chosen) <= key < len(chosen):
-            raise IndexError(f"record {key} of {len(chosen)}")
+            raise IndexError(f"record {key} is out of range for {len(chosen)} records")
         number = int(chosen[key])
         file = bisect.bisect_right(bounds, number) - 1
         return self._opened()[file].record(number - bounds[file])
 
     def shuffle(self, seed: int) -> Self:
-        """The same records in an order that depends on `seed` alone, every order being as likely as
-        any other.
+        """Return a reader of the same records in a random order that depends on `seed` alone.
 
-        Each record is then a read of its own: quick from memory or a local disk. A compressed file
-        is unpacked once, into a temporary one.
+        Every order is equally likely. Each record is then a read of its own, which is fast from
+        memory or a local disk. A compressed file is decompressed once into a temporary file.
         """
         total = len(self)
         order = np.random.default_rng(seed).permutation(total)
@@ -218,14 +225,14 @@ class RecordReader:
         )
 
     def shard(self, number: int, count: int) -> Self:
-        """The share of worker `number` of `count`: whole files where there are enough of them, else
-        neighbouring records.
+        """Return a reader of the share of worker `number` of `count`.
 
-        Every record is in exactly one share.
+        A share consists of whole files if there are at least `count` of them, else of consecutive
+        records. Every record is in exactly one share.
         """
         if not 0 <= number < count:
-            raise EncodeError(
-                f"share {number} of {count}: shares are counted from 0 to {count - 1}"
+            raise UsageError(
+                f"invalid shard {number} of {count}: expected a number from 0 to {count - 1}"
             )
         if self._chosen is None and len(self.paths) >= count:
             share = self._with(None)
@@ -239,17 +246,17 @@ class RecordReader:
 
     def _with(self, chosen: range | Array | None) -> Self:
         if chosen is not None and (self._skip or self._follow):
-            raise EncodeError(
-                "records by number are for files that are whole: not with on_corrupt='skip' or"
-                " follow=True; tw.repair first"
+            raise UsageError(
+                "access by number cannot be combined with on_corrupt='skip' or follow=True",
+                hint="repair a damaged file with tw.repair first",
             )
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
-        other.skipped, other._chosen, other._pool = [], chosen, memory.MemoryPool()
-        return other
+        reader = object.__new__(type(self))
+        reader.__dict__.update(self.__dict__)
+        reader.skipped, reader._chosen, reader._pool = [], chosen, memory.MemoryPool()
+        return reader
 
     def close(self) -> None:
-        """Closes what reading by number has opened."""
+        """Close the files that access by number has opened."""
         for file in self._files or ():
             file.close()
 
@@ -260,11 +267,12 @@ class RecordReader:
         self.close()
 
     def __repr__(self) -> str:
-        return f"RecordReader({self.paths[0]!r}{f' and {len(self.paths) - 1} more' if len(self.paths) > 1 else ''})"
+        more = f" and {len(self.paths) - 1} more" if len(self.paths) > 1 else ""
+        return f"RecordReader({self.paths[0]!r}{more})"
 
 
 class _Wait:
-    """Sleeps at the end of a file, until nothing has come for `timeout` seconds."""
+    """Sleeps at the end of a file, until nothing was written for `timeout` seconds."""
 
     def __init__(self, timeout: float | None) -> None:
         self._timeout, self._since = timeout, time.monotonic()

@@ -1,6 +1,4 @@
-"""Writing records: a new file that appears whole when it is closed, a live one that others follow,
-or more at the end of an old one.
-"""
+"""`RecordWriter`: TFRecord files that are replaced atomically, written live, or appended to."""
 
 from __future__ import annotations
 
@@ -26,10 +24,11 @@ from . import paths
 Array = np.ndarray[Any, Any]
 
 _HELD = 256 << 10
-"""Bytes of small records that are written together."""
+"""Bytes of small records that are buffered and written together."""
 _CARRIED = 64 << 20
-"""Bytes of whole records behind the last place where a torn compressed file can be cut, which are
-written again.
+"""The maximum number of bytes to write again when a torn compressed file is appended to.
+
+The file is cut at a unit boundary, and the complete records after it are written again.
 """
 MODES = ("w", "live", "a")
 
@@ -38,30 +37,36 @@ def _not_a_record(record: object) -> UsageError:
     if isinstance(record, Mapping):
         hint: str | None = "tw.write_examples(path, rows) writes dicts as Examples"
     else:
-        hint = "text is written as text.encode()" if isinstance(record, str) else None
-    return UsageError(f"a record is bytes, not {type(record).__name__}", hint=hint)
+        hint = "encode text first: text.encode()" if isinstance(record, str) else None
+    return UsageError(f"a record must be bytes, not {type(record).__name__}", hint=hint)
 
 
 class RecordWriter:
-    """Writes records, framed as TFRecords, plain or compressed ("gzip", "zlib", "snappy";
-    TensorFlow cannot read "zstd" and "lz4").
+    """Writes bytes as the records of TFRecord files, uncompressed or compressed.
 
-    Without `compression` the name says it: `a.tfrecord.gz` is gzip, `a.tfrecord` plain, and a file
-    that is added to stays what it is. "" is for plain, whatever the name.
+    compression  "gzip", "zlib" or "snappy" ("zstd" and "lz4", which TensorFlow cannot read, too),
+    with
+                 `level` and `threads`; "" for none. By default the name decides: `a.tfrecord.gz` is
+                 gzip, and a file that is appended to keeps its compression
+    mode         "w": the file is replaced when the writer is closed, and left as it was if the
+    `with`
+                 block fails. "live": a new file is written in place, so that readers can follow it.
+                 "a": append to a file, after verifying it and cutting off a torn record at its end
+    shards       write n files `NAME-00003-of-00016.SUFFIX`; record i goes to shard i % n durable
+    flush the files to disk when they are closed or flushed limits       the tw.Limits for reading
+    the file that is appended to
 
-    `mode="w"`: the file is replaced whole when the writer is closed, and left as it was if the
-    `with` block fails. `"live"` starts a new file in place, so that others can follow it; `"a"`
-    adds to one, after checking it and cutting a torn record off its end. With these two, `flush()`
-    makes all records so far visible and durable, and a crash costs at most the records since. With
-    `shards=16` record i goes to file i % 16, named `NAME-00003-of-00016.SUFFIX`.
+    In the modes "live" and "a", `flush()` makes all records so far visible and durable, so a crash
+    loses at most the records after it. Raises EncodeError for invalid arguments and for a file that
+    cannot be appended to, and UsageError for a record that is not bytes.
 
+    >>> import tensorwire as tw
     >>> import os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
-    >>> with RecordWriter(path, compression="gzip") as writer:
+    >>> with tw.RecordWriter(path, compression="gzip") as writer:
     ...     writer.write(b"one")
     ...     writer.write_many([b"two", b"three"])
-    >>> from tensorwire import RecordReader
-    >>> list(RecordReader(path)), writer.records
+    >>> list(tw.RecordReader(path)), writer.records
     ([b'one', b'two', b'three'], 3)
     """
 
@@ -78,28 +83,28 @@ class RecordWriter:
         limits: Limits | None = None,
     ) -> None:
         if mode not in MODES:
-            raise EncodeError(f"mode is one of {', '.join(MODES)}, not {mode!r}")
+            raise UsageError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
         if shards is not None and shards < 1:
-            raise EncodeError(f"at least one shard, not {shards}")
+            raise UsageError(f"shards must be at least 1, not {shards}")
         name = os.fspath(path)
         self.paths: list[str] = (
             [paths.shard(name, i, shards) for i in range(shards)] if shards else [name]
         )
         self.records = 0
-        """How many have been written."""
+        """The number of records written so far."""
         kind = None if compression is None else _blocks.compression_named(compression) or ""
         share = None if threads is None else max(1, threads // len(self.paths))
         self._outputs: list[_Output] = []
         try:
-            for one in self.paths:
-                self._outputs.append(_Output(one, kind, mode, level, share, durable, limits))
+            for shard_path in self.paths:
+                self._outputs.append(_Output(shard_path, kind, mode, level, share, durable, limits))
         except BaseException:
             self._end(failed=True)
             raise
         self._closed = False
 
     def write(self, record: bytes | bytearray | memoryview) -> None:
-        """Adds one record."""
+        """Write one record."""
         try:
             framed = kernels.frame(record)
         except TypeError:
@@ -107,7 +112,7 @@ class RecordWriter:
         self._target(1).put(framed)
 
     def write_many(self, records: Strings | Iterable[bytes]) -> None:
-        """Adds many: a `Strings` is framed in one step."""
+        """Write many records. A `Strings` is framed in one step."""
         if not isinstance(records, Strings):
             for record in records:
                 self.write(record)
@@ -121,7 +126,7 @@ class RecordWriter:
         self.records += records.size
 
     def put_framed(self, shard: int, data: Buffer, count: int) -> None:
-        """Adds records that have their frames already."""
+        """Write bytes that consist of `count` framed records to one shard."""
         self._check_open()
         self._outputs[shard].put(data)
         self.records += count
@@ -137,26 +142,28 @@ class RecordWriter:
             raise ValueError("the writer is closed")
 
     def flush(self) -> None:
-        """In the modes "live" and "a": all records so far are in the file, whole, and survive a
-        power cut ("w" has no file yet).
+        """Make all records so far visible and durable, in the modes "live" and "a".
+
+        In mode "w" there is no visible file yet, so this does nothing.
         """
         self._check_open()
         for output in self._outputs:
             output.flush()
 
     def close(self) -> None:
-        """Writes what is left. In mode "w" only now the file is there, or replaced."""
+        """Write the remaining records. In mode "w" the file is created or replaced now."""
         self._end(failed=False)
 
     def discard(self) -> None:
-        """Closes without finishing: in mode "w" everything is as it was before; in the others what
-        was flushed stays.
+        """Close the writer without finishing.
+
+        In mode "w" the old file stays as it was. In the other modes the flushed records stay.
         """
         self._end(failed=True)
 
     def _end(self, failed: bool) -> None:
         outputs, self._outputs, self._closed = self._outputs, [], True
-        # one that fails does not keep the others from being closed
+        # The stack closes every file, even if closing one of them fails.
         with contextlib.ExitStack() as stack:
             for output in reversed(outputs):
                 stack.callback(output.discard if failed else output.close)
@@ -168,11 +175,12 @@ class RecordWriter:
         self._end(failed=kind is not None)
 
     def __repr__(self) -> str:
-        return f"RecordWriter({self.paths[0]!r}{f' and {len(self.paths) - 1} more' if len(self.paths) > 1 else ''})"
+        more = f" and {len(self.paths) - 1} more" if len(self.paths) > 1 else ""
+        return f"RecordWriter({self.paths[0]!r}{more})"
 
 
 class _Output:
-    """One file being written."""
+    """One file that is being written."""
 
     def __init__(
         self,
@@ -190,14 +198,19 @@ class _Output:
         self._stack = contextlib.ExitStack()
         self._object: Any = None
         if storage.is_url(path) and mode != "w":
-            raise EncodeError(f'an object is written whole: mode="w", not {mode!r}', path=path)
+            raise UsageError(
+                f"mode={mode!r} needs a local file",
+                path=path,
+                hint='objects are written with mode="w"',
+            )
         existed = os.path.exists(path)
         cut, again = None, b""
         if mode == "a" and existed:
             compression, cut, again = _check_append(path, compression, limits)
         elif compression is None:
             compression = compressions.named_by(path)
-        # Before any file is touched: a missing package or a bad level must not cost one.
+        # The compressor is created before any file is opened, so that a missing package or an
+        # invalid level does not truncate a file.
         self._compressor = (
             compressions.compressor(compression, level=level, threads=threads)
             if compression
@@ -217,8 +230,9 @@ class _Output:
             if durable and not existed:
                 files.sync_folder(path)
             if again:
+                # These records were in the file before, so they are flushed at once.
                 self.put(again)
-                self.flush()  # they were in the file, and must not wait for the next ones
+                self.flush()
 
     def put(self, framed: Buffer) -> None:
         self._held.append(framed)
@@ -261,7 +275,7 @@ class _Output:
         self._stack.close()
 
     def discard(self) -> None:
-        """What is half done is gone; a temporary file too."""
+        """Close the file. In mode "w" the temporary file is removed and the old file stays."""
         if self._compressor is not None:
             self._compressor.close()
         with contextlib.suppress(_Discarded), self._stack:
@@ -274,39 +288,40 @@ class _Discarded(Exception):
 
 
 def _check_append(
-    path: str, asked: str | None, limits: Limits | None
+    path: str, compression: str | None, limits: Limits | None
 ) -> tuple[str | None, int | None, bytes]:
-    """Checks a file that is to grow. -> (its compression, where a torn record must be cut off,
-    records to be written again)
+    """Verify a file that is to be appended to.
 
-    `asked` is None for whatever it is, and "" for none.
+    `compression` is None for any, and "" for none. Returns the file's compression, the offset at
+    which to cut off a torn record (None if there is none), and the records to write again.
 
-    A compressed file is cut where a member or block ends together with a record; the whole records
-    behind that are written again.
+    A compressed file can only be cut where a member or block ends together with a record. The
+    complete records after that point are written again.
     """
     source = files.FileSource(path)
     stream: _blocks.Compressed | None = None
-    # the last blocks: where their records begin, and their bytes
+    # The last blocks, as the offsets of their records and their bytes.
     recent: deque[tuple[Array, bytes]] = deque()
-    held = end = 0
+    kept = end = 0
     try:
-        new = asked if asked is not None else compressions.named_by(path)
-        found = _blocks.compression_of(source) if source.size else new or None
-        if asked is not None and found != (asked or None):
-            raise EncodeError(
-                f"the file is {found or 'not compressed'}, and compression={asked!r} was asked for",
+        new = compression if compression is not None else compressions.named_by(path)
+        codec = _blocks.compression_of(source) if source.size else new or None
+        if compression is not None and codec != (compression or None):
+            raise UsageError(
+                f"compression={compression!r} does not match the file, which is"
+                f" {codec or 'not compressed'}",
                 path=path,
             )
-        if found == "zlib":
+        if codec == "zlib":
             raise EncodeError(
-                "zlib streams cannot be joined (TensorFlow reads only the first); append to gzip or"
-                " plain files",
+                "a zlib file cannot be appended to: TensorFlow reads only the first zlib stream",
                 path=path,
+                hint="append to gzip or uncompressed files",
             )
         if not source.size:
-            return found, None, b""
-        if found:
-            stream = _blocks.Compressed(source, found, 0, limits or DEFAULT)
+            return codec, None, b""
+        if codec:
+            stream = _blocks.Compressed(source, codec, 0, limits or DEFAULT)
         for block in (
             _blocks.of_stream(stream, path, limits or DEFAULT)
             if stream
@@ -321,24 +336,24 @@ def _check_append(
                         block.data[int(begins[0]) - block.offset : end - block.offset].tobytes(),
                     )
                 )
-                held += len(recent[-1][1])
-                while held > _CARRIED and len(recent) > 1:
-                    held -= len(recent.popleft()[1])
+                kept += len(recent[-1][1])
+                while kept > _CARRIED and len(recent) > 1:
+                    kept -= len(recent.popleft()[1])
     except TruncatedError as error:
         if stream is not None:
-            return found, *_cut_compressed(path, stream.units, recent, end, error)
+            return codec, *_cut_compressed(path, stream.units, recent, end, error)
         if end == 0 and source.size < tfrecord.HEADER:
             raise EncodeError(
-                "this is no record file: it is shorter than one header", path=path
+                "not a TFRecord file: it is shorter than one header", path=path
             ) from error
-        return found, end, b""
+        return codec, end, b""
     except DecodeError as error:
         raise EncodeError(
-            f"the file is damaged ({error}); tw.repair it before appending", path=path
+            f"the file is damaged ({error})", path=path, hint="repair it first with tw.repair"
         ) from error
     finally:
         source.close()
-    return found, None, b""
+    return codec, None, b""
 
 
 def _cut_compressed(
@@ -348,12 +363,14 @@ def _cut_compressed(
     end: int,
     error: TruncatedError,
 ) -> tuple[int, bytes]:
+    """Return where to cut a torn compressed file, and the records to write again."""
     begins = np.concatenate([*(part for part, _ in recent), [end]])
-    whole = b"".join(data for _, data in recent)
-    for place, content in reversed(units):
-        if content in begins:
-            return place, whole[content - int(begins[0]) :]
+    records = b"".join(data for _, data in recent)
+    for file_offset, offset in reversed(units):
+        if offset in begins:
+            return file_offset, records[offset - int(begins[0]) :]
     raise EncodeError(
-        f"the compressed file ends too early ({error.message}); tw.repair it before appending",
+        f"the compressed file ends too early ({error.message})",
         path=path,
+        hint="repair it first with tw.repair",
     ) from error

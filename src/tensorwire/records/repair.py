@@ -1,4 +1,17 @@
-"""`repair`: every good record of a damaged file in a new one, and a report of what was lost."""
+"""`repair`: copies every good record of a damaged file to a new file and reports what was lost.
+
+How a file is repaired:
+
+1. `resync.contents` opens the file. A compressed file is decompressed into a temporary file, as far
+   as that is possible, and the parts that could not be decompressed are the first gaps.
+2. `resync.scan_source` yields blocks of good records and the gaps between them, in file order.
+3. The frames of good records are copied as they are. A record that lost its header gets a new one,
+   which is correct because the checksum of its data matched.
+4. Records above 16 MiB come without their bytes and are copied from the source in pieces, so memory
+   does not grow with the size of a record.
+5. The target is a temporary file that is renamed at the end. It appears complete or not at all, and
+   a file without a good record leaves no target.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +22,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from .. import storage
-from .._errors import DecodeError, EncodeError
+from .._errors import DecodeError, UsageError
 from .._limits import DEFAULT, Limits
 from ..core.memory import Buffer
 from ..storage import files
@@ -20,28 +33,42 @@ from .blocks import Block
 from .resync import Gap
 
 _PIECE = 1 << 20
+"""Bytes of a large record that are copied at once."""
 _SHOWN = 20
+"""The maximum number of gaps that `str(report)` lists."""
 
 
 @dataclass(frozen=True)
 class RepairReport:
-    """What a file still had, and what not. True if nothing was lost; `json()` is for machines,
-    `str()` for people.
+    """The result of `repair`: the records that were found, and the gaps.
+
+    It is true if nothing was lost. `json()` returns it as plain dicts, `str()` describes it in
+    words.
+
+    >>> import tensorwire as tw
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
+    >>> with tw.RecordWriter(path) as writer:
+    ...     writer.write(b"one")
+    >>> report = tw.repair(path)
+    >>> report.records, report.gaps, report.ok
+    (1, [], True)
     """
 
     path: str
     target: str | None
     records: int
-    """Good ones, all of which are in the target."""
+    """The number of good records, all of which are in the target."""
     recovered_headers: int
-    """How many of them had lost their header, and were found by the checksum of their data."""
+    """How many of them had lost their header and were found by the checksum of their data."""
     gaps: list[Gap]
     lost_bytes: int
-    """In the gaps, other than headers of recovered records; for a compressed file, of its content
-    as far as that could be unpacked.
+    """Bytes in the gaps, without the headers of recovered records.
+
+    For a compressed file, bytes of its content, as far as that could be decompressed.
     """
     size: int
-    """Bytes of the file; of its content, if it is compressed."""
+    """The size of the file; of a compressed file, the size of its content."""
 
     @property
     def ok(self) -> bool:
@@ -52,7 +79,7 @@ class RepairReport:
         return self.ok
 
     def json(self) -> dict[str, Any]:
-        """Plain dicts and lists."""
+        """Return the report as plain dicts and lists."""
         return {"ok": self.ok, **asdict(self)}
 
     def __str__(self) -> str:
@@ -79,38 +106,43 @@ def repair(
     limits: Limits | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> RepairReport:
-    """Writes every good record of a damaged TFRecord file to a new file, byte for byte as it was;
-    without a target it only reports.
+    """Copy every good record of a damaged TFRecord file to a new file and report what was lost.
 
-    The target appears whole or not at all, and is compressed as the file was; `compression` says
-    how that is where its beginning is too damaged to tell. An existing target is replaced only with
-    `overwrite=True`. A file without a single good record raises DecodeError, and nothing is
-    written. `progress` is called with (bytes done, bytes in all).
+    Records are copied byte for byte. Without a target, nothing is written.
 
+    target       the new file, compressed like the damaged one; it appears complete or not at all
+    overwrite    True replaces an existing target compression  of the damaged file, where its
+    beginning is too damaged to detect it progress     called with (bytes done, bytes in total)
+
+    Returns a RepairReport. Raises DecodeError, and writes nothing, if the file has no good record,
+    and EncodeError for an invalid target.
+
+    >>> import tensorwire as tw
     >>> import os, tempfile
-    >>> from tensorwire.wire.kernels import frame
     >>> broken = os.path.join(tempfile.mkdtemp(), "broken.tfrecord")
-    >>> with open(broken, "wb") as file:
-    ...     _ = file.write(frame(b"one") + frame(b"two")[:-1] + frame(b"three"))
-    >>> report = repair(broken, broken.replace("broken", "saved"))
+    >>> with tw.RecordWriter(broken) as writer:
+    ...     writer.write_many([b"one", b"two", b"three"])
+    >>> with open(broken, "r+b") as file:
+    ...     _ = file.seek(31), file.write(b"?")
+    >>> report = tw.repair(broken, broken.replace("broken", "saved"))
     >>> report.records, report.lost_bytes, bool(report)
-    (2, 18, False)
-    >>> os.path.getsize(report.target)
-    40
+    (2, 19, False)
+    >>> list(tw.RecordReader(report.target))
+    [b'one', b'three']
     """
     name, new = os.fspath(path), None if target is None else os.fspath(target)
     if storage.is_url(new):
-        raise EncodeError("the target of a repair is a local file", path=new)
+        raise UsageError("the target of a repair must be a local file", path=new)
     if (
         new is not None
         and not storage.is_url(name)
         and os.path.exists(new)
         and os.path.samefile(name, new)
     ):
-        raise EncodeError(
-            "the target is the damaged file itself; give another, and keep the original until you"
-            " have looked at the result",
+        raise UsageError(
+            "the target is the damaged file itself",
             path=name,
+            hint="pass another target, and keep the original until the result is checked",
         )
     if new is not None:
         storage.check_replaceable(new, overwrite)
@@ -138,8 +170,12 @@ def repair(
             if progress is not None:
                 progress(item.end, source.size)
         if not records:
-            why = "not a TFRecord file, or nothing of it is left: there is no good record in it"
-            raise DecodeError(why, path=name, format="tfrecord", offset=0)
+            raise DecodeError(
+                "no good record found: the file is not a TFRecord file, or is damaged throughout",
+                path=name,
+                format="tfrecord",
+                offset=0,
+            )
         if out is not None:
             out.finish()
         if progress is not None:
@@ -149,13 +185,15 @@ def repair(
 
 
 class _Target:
-    """Frames as they were, or around records that lost theirs, compressed or not."""
+    """The target of a repair: copies frames and writes new headers, compressed or not."""
 
     def __init__(self, fd: int, source: storage.Readable, compression: str | None) -> None:
         self._fd, self._source = fd, source
         self._compressor = compressions.compressor(compression) if compression is not None else None
 
     def write(self, block: Block) -> None:
+        # Every frame begins with a header, so a record at the very start of a block has lost its
+        # header.
         start = int(block.starts[0])
         if start == 0:
             self._put(tfrecord.header(int(block.sizes[0])))
@@ -163,11 +201,11 @@ class _Target:
             data = block.data[max(0, start - tfrecord.HEADER) : block.end - block.offset]
             self._put(data.data)
             return
-        at, end = block.offset + max(0, start - tfrecord.HEADER), block.end
-        while at < end:
-            piece = self._source.read_at(at, min(_PIECE, end - at))
+        offset, end = block.offset + max(0, start - tfrecord.HEADER), block.end
+        while offset < end:
+            piece = self._source.read_at(offset, min(_PIECE, end - offset))
             self._put(piece)
-            at += len(piece)
+            offset += len(piece)
 
     def _put(self, data: Buffer) -> None:
         files.write_vector(

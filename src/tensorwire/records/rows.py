@@ -1,4 +1,4 @@
-"""Values of rows, one a record and of any type, as a column."""
+"""Columns from rows: one Python value or tensor per record, packed for the encoder."""
 
 from __future__ import annotations
 
@@ -19,31 +19,37 @@ from .schema import BYTES, FLOAT, INT64, Feature
 
 
 def from_list(
-    name: str, values: Sequence[Any], options: Options, known: Feature | None = None
+    name: str, values: Sequence[Any], options: Options, feature_before: Feature | None = None
 ) -> PackedColumn | None:
-    """One value a row; None is missing. No column comes of rows that have no value, or only empty
-    lists of which nobody knows the kind.
+    """Pack one value per row; None is a missing value.
+
+    Returns None if no row has a value, or if all have empty lists whose kind is unknown.
+    `feature_before` is the feature of the rows before.
     """
     present = np.fromiter((value is not None for value in values), np.bool_, len(values))
     if not present.any():
         return None
     there = None if present.all() else present
     encoding = options.encoding(name) or (
-        "tensor" if known is not None and known.encoding == "tensor" else ""
+        "tensor" if feature_before is not None and feature_before.encoding == "tensor" else ""
     )
     if (
         there is None
         and encoding in ("", "base64")
-        and (alike := _alike(values, encoding, options.feature(name) or known)) is not None
+        and (uniform := _uniform(values, encoding, options.feature(name) or feature_before))
+        is not None
     ):
-        return alike
+        return uniform
     items = [row_value(value, number) for number, value in enumerate(values)]
     if encoding == "quantized":
         return _quantized_rows(items, (options.quantize or {})[name], there)
-    asked = options.feature(name)
+    declared = options.feature(name)
     shape = (
-        asked.shape
-        if asked is not None and not asked.encoding and asked.fixed and len(asked.shape or ()) > 1
+        declared.shape
+        if declared is not None
+        and not declared.encoding
+        and declared.fixed
+        and len(declared.shape or ()) > 1
         else None
     )
     if shape is not None:
@@ -51,11 +57,12 @@ def from_list(
     odd = next(
         (number for number, item in enumerate(items) if item is not None and _is_tensor(item)), None
     )
-    if odd is not None and not encoding and (plain := known or asked) is not None:
-        of = "those before are" if known is not None else "the schema says"
+    if odd is not None and not encoding and (plain := feature_before or declared) is not None:
+        source = "earlier rows have" if feature_before is not None else "the schema declares"
         raise EncodeError(
-            f"a tensor of shape {items[odd].shape} in this row, and {of} {plain!r}{EXACTLY}",
+            f"the row is a tensor of shape {items[odd].shape}, but {source} {plain!r}",
             record=odd,
+            hint=EXACTLY,
         )
     if encoding in ("tensor", "raw") or odd is not None:
         rows = _stacked([item for item in items if item is not None])
@@ -66,7 +73,7 @@ def from_list(
             rows = Ragged(np.concatenate(rows), np.cumsum([0, *map(len, rows)]))
         column = pack.as_raw(rows, None) if encoding == "raw" else pack.as_tensors(rows, None)
         return column if there is None else _spread(column, present)
-    lists = _lists(items, there, encoding, known, asked)
+    lists = _lists(items, there, encoding, feature_before, declared)
     return (
         lists
         if lists is None or shape is None
@@ -74,12 +81,14 @@ def from_list(
     )
 
 
-def _alike(values: Sequence[Any], encoding: str, plain: Feature | None) -> PackedColumn | None:
-    """The column of rows of one type, and one shape if they are arrays, in one step; None for
-    others, and errors: those go the long way.
+def _uniform(values: Sequence[Any], encoding: str, plain: Feature | None) -> PackedColumn | None:
+    """Pack rows of one type, and of one shape if they are arrays, in one step.
+
+    Returns None for any other rows, and for values with errors. Those take the slow path, which
+    handles each row and reports errors by row.
     """
     kind = type(values[0])
-    if kind not in _ALIKE or any(type(value) is not kind for value in values):
+    if kind not in _UNIFORM_TYPES or any(type(value) is not kind for value in values):
         return None
     try:
         if kind is np.ndarray:
@@ -95,7 +104,7 @@ def _alike(values: Sequence[Any], encoding: str, plain: Feature | None) -> Packe
         elif kind is str or kind is bytes:
             tensor = Strings.of(values)
         else:
-            tensor = np.array(values, _ALIKE[kind])
+            tensor = np.array(values, _UNIFORM_TYPES[kind])
             tensor = _python_floats(tensor) if kind is float else tensor
         if plain is not None and (plain.kind != _kind(tensor) or len(plain.shape or ()) > 1):
             return None
@@ -105,7 +114,7 @@ def _alike(values: Sequence[Any], encoding: str, plain: Feature | None) -> Packe
     return replace(column, feature=replace(column.feature, shape=tensor.shape[1:]))
 
 
-_ALIKE = {
+_UNIFORM_TYPES = {
     str: None,
     bytes: None,
     bool: np.bool_,
@@ -116,28 +125,31 @@ _ALIKE = {
 
 
 def _is_tensor(item: Tensor) -> bool:
+    """Return whether a row must be a TensorProto."""
     return not isinstance(item, (np.ndarray, Strings)) or item.ndim > 1 or pack.needs_tensor(item)
 
 
 def _flattened(item: Array | Strings | None, shape: tuple[int | None, ...], number: int) -> Any:
-    """A row as the list that the schema asks for instead of a TensorProto."""
+    """Return a row as the flat list that the schema declares instead of a TensorProto."""
     if item is None:
         return None
     if item.shape != shape:
         raise SchemaError(
-            f"a row of shape {item.shape}, and the schema says {shape}", record=number
+            f"the schema declares shape {shape}, but the row has shape {item.shape}", record=number
         )
     return item.reshape(-1)
 
 
 def row_value(value: object, number: int) -> Any:
-    """A row's value as a tensor: Python's own numbers are int64 and float32, which is what an
-    Example has.
+    """Return the value of a row as a tensor.
+
+    Python numbers become int64 and float32, the types of an Example.
     """
     if value is None:
         return None
     try:
-        # np.float64 is a float, np.str_ a str; but they say what they are
+        # np.float64 is a subclass of float and np.str_ of str, but they have explicit dtypes. So
+        # NumPy scalars come first.
         if isinstance(value, np.ndarray | np.generic):
             return frameworks.leaf(value)
         if isinstance(value, (str, bytes)):
@@ -151,27 +163,31 @@ def row_value(value: object, number: int) -> Any:
         if isinstance(value, (list, tuple)):
             if not len(value):
                 return _NOTHING
-            made = frameworks.tensor(list(value))
+            tensor = frameworks.tensor(list(value))
             plain = (
-                isinstance(made, np.ndarray) and made.dtype == np.float64 and not _has_arrays(value)
+                isinstance(tensor, np.ndarray)
+                and tensor.dtype == np.float64
+                and not _has_arrays(value)
             )
-            return _python_floats(made) if plain else made
+            return _python_floats(tensor) if plain else tensor
         if isinstance(value, Mapping):
             raise EncodeError(
-                "a dict inside of a row: Examples do not nest; give its entries names of their own,"
-                " such as 'image/height'"
+                "a row cannot contain a dict: Examples are not nested",
+                hint="give its entries names of their own, such as 'image/height'",
             )
         return pack.foreign(value)
     except OverflowError:
         raise EncodeError(
-            f"{value!r:.40} does not fit int64; make it np.uint64(x){EXACTLY}", record=number
+            f"{value!r:.40} does not fit int64",
+            record=number,
+            hint=f"make it np.uint64(x); {EXACTLY}",
         ) from None
     except TensorwireError as error:
         raise error.add(record=number) from None
 
 
 _NOTHING = np.zeros(0, np.int64)
-"""An empty list: of which kind, the other rows say."""
+"""The value of an empty list. Its kind is determined by the other rows."""
 
 
 def _has_arrays(value: Iterable[object]) -> bool:
@@ -183,19 +199,22 @@ def _has_arrays(value: Iterable[object]) -> bool:
 
 
 def _python_floats(array: Array) -> Array:
-    """Python's floats mean float32 here, as they do to tf.train.FloatList; but not infinity where a
-    number was meant.
+    """Round Python floats to float32, as tf.train.FloatList does.
+
+    Raises EncodeError if a finite number would become infinite.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         out: Array = array.astype(np.float32)
     lost = np.isinf(out) & np.isfinite(array)
     if lost.any():
-        raise EncodeError(f"{array[lost][0]} does not fit float32; make it np.float64(x){EXACTLY}")
+        raise EncodeError(
+            f"{array[lost][0]} does not fit float32", hint=f"make it np.float64(x); {EXACTLY}"
+        )
     return out
 
 
 def _stacked(rows: list[Any]) -> Any:
-    """One array where all rows are alike: their TensorProtos are written in one step."""
+    """Return uniform rows as one array, whose TensorProtos are written in one step; else the rows."""
     if rows and all(
         isinstance(row, np.ndarray) and row.shape == rows[0].shape and row.dtype == rows[0].dtype
         for row in rows
@@ -205,7 +224,7 @@ def _stacked(rows: list[Any]) -> Any:
 
 
 def _spread(column: PackedColumn, present: Array) -> PackedColumn:
-    """A column of the rows that are there, with gaps for those that are not."""
+    """Expand a column of the present rows to all rows; missing rows have no bytes."""
     assert column.offsets is not None
     offsets = column.offsets[np.r_[0, np.cumsum(present)]]
     return replace(column, offsets=offsets, present=present)
@@ -215,34 +234,39 @@ def _lists(
     items: list[Any],
     present: Array | None,
     encoding: str,
-    known: Feature | None,
-    asked: Feature | None,
+    feature_before: Feature | None,
+    declared: Feature | None,
 ) -> PackedColumn | None:
+    """Pack rows as lists of one kind, which all rows and the feature before them must share."""
     kinds = {_kind(item) for item in items if item is not None and item is not _NOTHING}
-    of = "those before are" if asked is None else "the schema says"
-    known = asked or known
-    if known is not None:
-        kinds.add(known.kind)
+    source = "earlier rows are" if declared is None else "the schema declares"
+    feature_before = declared or feature_before
+    if feature_before is not None:
+        kinds.add(feature_before.kind)
     if not kinds:
         return None
-    if known is None and len(kinds) > 1 and kinds != {INT64, FLOAT}:
+    if feature_before is None and len(kinds) > 1 and kinds != {INT64, FLOAT}:
         odd = _first_other(items, None)
         kind, others = _kind(items[odd]), " and ".join(sorted(kinds - {_kind(items[odd])}))
         raise EncodeError(
-            f"a row of kind {kind} among rows of kind {others}; a feature is of one kind in all"
-            " records",
+            f"the row is {kind}, but other rows are {others}: a feature must have the same kind in"
+            " all records",
             record=odd,
         )
     wanted = BYTES if BYTES in kinds else FLOAT if FLOAT in kinds else INT64
-    if known is not None and (known.kind != wanted or (BYTES in kinds and len(kinds) > 1)):
-        odd = _first_other(items, known)
-        way = (
-            "; write them as float(x), or pass schema="
-            if (known.kind, wanted, asked) == (INT64, FLOAT, None)
-            else ""
+    if feature_before is not None and (
+        feature_before.kind != wanted or (BYTES in kinds and len(kinds) > 1)
+    ):
+        odd = _first_other(items, feature_before)
+        hint = (
+            "write all as float(x), or pass schema="
+            if (feature_before.kind, wanted, declared) == (INT64, FLOAT, None)
+            else None
         )
         raise EncodeError(
-            f"a row of kind {_kind(items[odd])}, and {of} {known.kind}{way}", record=odd
+            f"the row is {_kind(items[odd])}, but {source} {feature_before.kind}",
+            record=odd,
+            hint=hint,
         )
     lengths = np.fromiter(
         (0 if item is None else item.size for item in items), np.int64, len(items)
@@ -252,7 +276,7 @@ def _lists(
     if wanted == BYTES:
         texts = {item.text for item in there}
         flat: Any = Strings.of(
-            [one for item in there for one in item.astext(False).reshape(-1)], text=False
+            [string for item in there for string in item.astext(False).reshape(-1)], text=False
         )
         inner = pack.as_lists(
             trusted(Strings, flat.data, flat.offsets, flat.shape, texts == {True}), encoding, 1
@@ -285,14 +309,16 @@ def _lists(
 
 
 def _kind(item: Array | Strings) -> str:
+    """Return the kind of list that holds an item."""
     if isinstance(item, Strings):
         return BYTES
     return FLOAT if dtypes.of(item.dtype).name.startswith(("float", "bfloat")) else INT64
 
 
-def _first_other(items: list[Any], known: Feature | None) -> int:
+def _first_other(items: list[Any], feature: Feature | None) -> int:
+    """Return the number of the first row that is not of the feature's, or the first row's, kind."""
     kinds = [None if item is None or item is _NOTHING else _kind(item) for item in items]
-    first = known.kind if known is not None else next(kind for kind in kinds if kind)
+    first = feature.kind if feature is not None else next(kind for kind in kinds if kind)
     return next((number for number, kind in enumerate(kinds) if kind not in (None, first)), 0)
 
 
@@ -304,10 +330,11 @@ def _as_kind(values: Array, wanted: str, number: int) -> Array:
         raise
     if kind == wanted:
         return array
-    wide = array.astype(np.float32)  # whole numbers among floats
+    # An integer among floats is written as a float if that is exact.
+    wide = array.astype(np.float32)
     if (wide.astype(np.int64) != array).any():
         raise EncodeError(
-            f"the whole number {array[0]} among floats does not fit float32", record=number
+            f"the integer {array[0]} among floats does not fit float32", record=number
         )
     return wide
 
@@ -316,16 +343,16 @@ def _quantized_rows(items: list[Any], scheme: str, present: Array | None) -> Pac
     rows = [item for item in items if item is not None]
     for number, item in enumerate(items):
         if item is not None and not isinstance(item, np.ndarray):
-            raise EncodeError("quantize is for rows of floats", record=number)
+            raise EncodeError("quantize needs rows of floats", record=number)
     there = np.ones(len(items), np.bool_) if present is None else present
     stacked = _stacked(rows)
     if isinstance(stacked, np.ndarray):
         column = pack.as_quantized(stacked, scheme, None)
-        one = column.splits
-        assert one is not None and column.offsets is not None
+        row_splits = column.splits
+        assert row_splits is not None and column.offsets is not None
         count = len(column.offsets) - 1
         strings = trusted(Strings, column.values, column.offsets, (count,), False)
-        counts = np.where(there, np.int64(one[1]) if len(one) > 1 else 0, 0)
+        counts = np.where(there, np.int64(row_splits[1]) if len(row_splits) > 1 else 0, 0)
         feature = column.feature
     else:
         columns = [pack.as_quantized(row[None], scheme, None) for row in rows]
@@ -335,9 +362,11 @@ def _quantized_rows(items: list[Any], scheme: str, present: Array | None) -> Pac
             if c.offsets is not None
         ]
         strings = Strings.of([item for part in packed for item in part], text=False)
-        each = iter(int(c.splits[-1]) for c in columns if c.splits is not None)
+        string_counts = iter(int(c.splits[-1]) for c in columns if c.splits is not None)
         counts = np.fromiter(
-            (next(each) if one else 0 for one in there.tolist()), np.int64, len(items)
+            (next(string_counts) if is_there else 0 for is_there in there.tolist()),
+            np.int64,
+            len(items),
         )
         feature = columns[0].feature
         for other in columns[1:]:

@@ -1,9 +1,8 @@
-"""What the features of a file of Examples are: their kinds, shapes and dtypes, and whether each
-record has them.
+"""Schemas of Examples: the kind, shape, dtype and presence of each feature.
 
-A file of Examples knows only int64, float and bytes lists of any length. Everything else that a
-column is (a fixed shape, bool, text, a tensor kept as bytes, base64, quantized numbers) stands in
-the schema, which is JSON beside the file, or is given by the reader.
+A file of Examples knows only lists of int64, float and bytes of any length. All other properties of
+a column (a fixed shape, bool, text, a tensor stored as bytes, base64, quantized numbers) are part
+of the schema, which is a JSON sidecar file or is passed by the reader.
 """
 
 from __future__ import annotations
@@ -20,7 +19,15 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from .. import storage
-from .._errors import ChecksumError, DecodeError, EncodeError, LimitError, SchemaError, choices
+from .._errors import (
+    ChecksumError,
+    DecodeError,
+    EncodeError,
+    LimitError,
+    SchemaError,
+    UsageError,
+    choices,
+)
 from ..core import display, dtypes
 from ..wire import example
 from ..wire import json as jsontext
@@ -29,58 +36,68 @@ from ..wire.crc import crc32c
 BYTES, FLOAT, INT64 = "bytes", "float", "int64"
 KINDS = {BYTES: example.BYTES, FLOAT: example.FLOAT, INT64: example.INT64}
 NATURAL = {BYTES: "string", FLOAT: "float32", INT64: "int64"}
-"""The dtype that a kind of list has by itself."""
+"""The dtype of each kind of list if no other is declared."""
 ENCODINGS = ("tensor", "raw", "base64", "quantized")
 VERSION = 1
 _MOST = 1 << 30
-"""Bytes of a schema's file."""
+"""The maximum size of a schema file in bytes."""
 
 
 _TYPES = {"dtype": str, "encoding": str, "required": bool, "text": bool, "seen": dict}
-"""Of the entries of a feature in JSON."""
+"""The types of the entries of a feature in JSON."""
 _MOST_VALUES = (1 << 31) - 1
-"""Values of one feature: a message ends before 2 GiB."""
+"""The maximum number of values of a feature: a message is smaller than 2 GiB."""
 _MOST_DIMS = 31 if np.__version__.startswith("1.") else 63
-"""Dimensions of one row: NumPy has one more, and so has the column."""
+"""The maximum number of dimensions of a row: one less than NumPy's, because a column has one more.
+"""
 
 
 def _check_shape(shape: tuple[int | None, ...]) -> None:
     if any(dim is not None and dim < 0 for dim in shape):
-        raise SchemaError(f"no dimension is negative: {shape}")
+        raise SchemaError(f"a dimension cannot be negative: {shape}")
     if len(shape) > _MOST_DIMS:
-        raise SchemaError(f"{len(shape)} dimensions; a row has {_MOST_DIMS} at most")
+        raise SchemaError(f"a row can have at most {_MOST_DIMS} dimensions, not {len(shape)}")
     if math.prod(dim or 1 for dim in shape) >= 1 << 63:
-        raise SchemaError(f"no memory holds a shape of {'x'.join(map(str, shape)):.80} values")
+        raise SchemaError(f"the shape {'x'.join(map(str, shape)):.80} has too many values")
 
 
 @dataclass(frozen=True)
 class Feature:
-    """One column.
+    """The description of one column in a Schema. Raises SchemaError if the properties contradict.
 
-    >>> Feature("int64", (), "bool"), Feature("float", (None,))
+    >>> import tensorwire as tw
+    >>> tw.Feature("int64", (), "bool"), tw.Feature("float", (None,))
     (Feature(int64 () as bool), Feature(float (None,)))
     """
 
     kind: str
-    """The list in the Example: "bytes", "float" or "int64"."""
+    """The kind of list in the Example: "bytes", "float" or "int64"."""
     shape: tuple[int | None, ...] | None = ()
-    """Of one row: () for one value, (n,) or (a, b) for a fixed number, (None,) for a varying one;
-    for encoded tensors also (None, n), and None where even the rank varies."""
+    """The shape of one row.
+
+    () for one value, (n,) or (a, b) for a fixed number of values, and (None,) for a varying number.
+    Encoded tensors may also have (None, n), and None where even the rank varies.
+    """
     dtype: str = ""
-    """What the column comes back as; the kind's own if empty."""
+    """The dtype of the column; that of the kind if empty."""
     required: bool = False
-    """Whether a record without it is an error; else its values are `default`, zero or nothing, and
-    `batch.present` says so.
+    """Whether a record without the feature is an error.
+
+    Otherwise the row has `default`, zero or nothing, and `batch.present` is False there.
     """
     default: Any = None
+    """The value of rows without the feature, for features of a fixed shape."""
     encoding: str = ""
-    """How a bytes list holds something else: "tensor" (a TensorProto), "raw" (`tobytes()`: dtype
-    and shape from here), "base64" (URL-safe, as tf.io.encode_base64), "quantized" (codes and, for
-    integer schemes, scale and zero point, as TensorProtos)."""
+    """How a bytes list holds something else than strings.
+
+    "tensor" is a TensorProto, "raw" the bytes of `tobytes()` (dtype and shape from the schema),
+    "base64" is URL-safe as in tf.io.encode_base64, and "quantized" is the codes and, for integer
+    schemes, scale and zero point as TensorProtos.
+    """
     text: bool = False
     """Whether strings are text (UTF-8) rather than bytes."""
     seen: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """What a scan counted: "present", "lengths", "range", "sizes", "steps"."""
+    """The counts of a scan: "present", "lengths", "range", "sizes", "steps"."""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -90,9 +107,9 @@ class Feature:
                 f"unknown encoding {self.encoding!r}{choices(self.encoding, ENCODINGS)}"
             )
         if self.encoding and self.kind != BYTES:
-            raise SchemaError(f"only bytes can be encoded as {self.encoding}, not {self.kind}")
+            raise SchemaError(f"encoding={self.encoding!r} needs kind 'bytes', not {self.kind!r}")
         if isinstance(self.shape, (int, str)):
-            raise SchemaError(f"a shape is a tuple, such as ({self.shape},), not {self.shape!r}")
+            raise SchemaError(f"shape must be a tuple such as ({self.shape},), not {self.shape!r}")
         shape = (
             None
             if self.shape is None
@@ -102,10 +119,14 @@ class Feature:
             _check_shape(shape)
         holds_tensors = self.encoding in ("tensor", "quantized")
         if not holds_tensors and shape != (None,) and (shape is None or None in shape):
-            raise SchemaError(f"the shape of a plain feature is fixed or (None,), not {shape}")
+            raise SchemaError(
+                f"the shape of a feature without an encoding must be fixed or (None,), not {shape}"
+            )
         object.__setattr__(self, "shape", shape)
         if self.length > _MOST_VALUES:
-            raise SchemaError(f"an Example holds fewer values than a feature of shape {shape} has")
+            raise SchemaError(
+                f"a feature of shape {shape} has more values than an Example can hold"
+            )
         dtype = self.dtype or NATURAL[self.kind]
         if dtype != "string":
             dtype = (
@@ -115,12 +136,13 @@ class Feature:
             )
         if self.kind == BYTES and self.encoding in ("", "base64") and dtype != "string":
             raise SchemaError(
-                f"a bytes list holds strings; to read {dtype} from it say how: encoding='raw' or"
-                " 'tensor'"
+                f"a bytes list holds strings, not {dtype}",
+                hint="to read tensors from it pass encoding='raw' or encoding='tensor'",
             )
         if (self.kind != BYTES or self.encoding in ("raw", "quantized")) and dtype == "string":
             raise SchemaError(
-                f"a {self.encoding or self.kind} feature holds numbers: dtype says which"
+                f"a {self.encoding or self.kind} feature holds numbers, not strings",
+                hint="pass their dtype=",
             )
         object.__setattr__(self, "dtype", dtype)
         if self.default is not None:
@@ -128,7 +150,7 @@ class Feature:
 
     def _check_default(self) -> None:
         if self.encoding or not self.fixed:
-            raise SchemaError("a default is for plain features of a fixed shape")
+            raise SchemaError("default needs a fixed shape and no encoding")
         try:
             values = np.asarray(self.default, object if self.kind == BYTES else None)
             if self.kind == BYTES:
@@ -137,7 +159,8 @@ class Feature:
                 good = values.dtype.kind in ("iub" if self.kind == INT64 else "iubf")
                 if good and self.kind == INT64 and values.size:
                     good = int(values.max()) < 1 << 63
-        except ValueError:  # lists of different lengths
+        except ValueError:
+            # NumPy rejects lists of different lengths.
             good = False
         if not good or values.size not in (1, self.length):
             raise SchemaError(
@@ -147,23 +170,25 @@ class Feature:
 
     @property
     def fixed(self) -> bool:
+        """Whether every row has the same shape."""
         return self.shape is not None and None not in self.shape
 
     @property
     def length(self) -> int:
-        """How many values the list in an Example has; -1 for any number."""
+        """The number of values of the list in an Example; -1 for any number."""
         if self.encoding in ("tensor", "raw"):
             return 1
+        # One string for casts, three with scale and zero point.
         if self.encoding == "quantized":
-            return -1  # one for casts, two with the parameters
+            return -1
         return math.prod(dim or 0 for dim in self.shape or ()) if self.fixed else -1
 
     def column(self, name: str, is_list: bool = False) -> example.Column:
-        """What the decoder is asked for."""
+        """Return the column that the decoder is asked for."""
         return example.Column(name.encode(), KINDS[self.kind], self.length, is_list)
 
     def json(self) -> dict[str, Any]:
-        """Plain dicts and lists; what has its default is left out."""
+        """Return the feature as plain dicts and lists, without the properties at their defaults."""
         out: dict[str, Any] = {
             "kind": self.kind,
             "shape": None if self.shape is None else list(self.shape),
@@ -180,26 +205,31 @@ class Feature:
 
     @classmethod
     def from_json(cls, about: object) -> Self:
-        """The inverse of `json`."""
+        """Return a feature from the result of `json`. Raises DecodeError if it is invalid."""
         if not isinstance(about, dict) or not isinstance(about.get("kind"), str):
-            raise DecodeError("a feature in a schema is an object with a kind", format="schema")
-        known = {"kind", "shape", "dtype", "required", "default", "encoding", "text", "seen"}
-        if strangers := about.keys() - known:
             raise DecodeError(
-                f"unknown entries {sorted(strangers)} in a schema; it may be of a newer version",
+                "a feature in a schema must be an object with a kind", format="schema"
+            )
+        names = {"kind", "shape", "dtype", "required", "default", "encoding", "text", "seen"}
+        if unknown := about.keys() - names:
+            raise DecodeError(
+                f"unknown entries {sorted(unknown)} in a schema: it may be of a newer version",
                 format="schema",
             )
         shape = about.get("shape")
         if shape is not None and not (
             isinstance(shape, list) and all(dim is None or type(dim) is int for dim in shape)
         ):
-            what = f"a shape is a list of numbers or null, not {shape!r:.60}"
-            raise DecodeError(what, format="schema")
+            message = f"a shape must be a list of numbers or null, not {shape!r:.60}"
+            raise DecodeError(message, format="schema")
         for name, kind in _TYPES.items():
             if not isinstance(about.get(name, kind()), kind):
-                what = f"the {name} of a feature is a {kind.__name__}, not {about[name]!r:.60}"
-                raise DecodeError(what, format="schema")
-        if not re.fullmatch(r"\w{0,32}", about.get("dtype", "")):  # NumPy reads whole structures
+                message = (
+                    f"the {name} of a feature must be a {kind.__name__}, not {about[name]!r:.60}"
+                )
+                raise DecodeError(message, format="schema")
+        # NumPy also parses descriptions of structured dtypes, which are not allowed here.
+        if not re.fullmatch(r"\w{0,32}", about.get("dtype", "")):
             raise DecodeError(f"unknown dtype {about['dtype']!r:.60} in a schema", format="schema")
         try:
             return cls(
@@ -217,7 +247,7 @@ class Feature:
         except (EncodeError, SchemaError) as error:
             raise DecodeError(f"invalid feature: {error.message}", format="schema") from error
         except RecursionError:
-            raise LimitError("a default that is nested too deep", format="schema") from None
+            raise LimitError("a default is nested too deeply", format="schema") from None
 
     def __repr__(self) -> str:
         words = [self.kind, str(self.shape)]
@@ -236,9 +266,11 @@ class Feature:
 
 
 def _plain(value: object) -> Any:
+    """Return a value as JSON types. Bytes and non-finite floats become objects."""
     if isinstance(value, bytes):
         return {"bytes": value.decode("latin-1")}
-    if isinstance(value, float) and not math.isfinite(value):  # JSON has none
+    # JSON has no infinities and NaNs.
+    if isinstance(value, float) and not math.isfinite(value):
         return {"float": repr(float(value))}
     if isinstance(value, np.ndarray | np.generic):
         return _plain(value.tolist())
@@ -248,7 +280,7 @@ def _plain(value: object) -> Any:
 
 
 def _unplain(value: object) -> Any:
-    """A default as it was."""
+    """Return a default as it was before `_plain`."""
     if isinstance(value, list):
         return [_unplain(item) for item in value]
     if not isinstance(value, dict):
@@ -259,24 +291,25 @@ def _unplain(value: object) -> Any:
         return value["bytes"].encode("latin-1")
     except (KeyError, AttributeError, UnicodeEncodeError):
         raise DecodeError(
-            f"bytes as a default are {{'bytes': 'in Latin-1'}}, not {value!r:.60}", format="schema"
+            f"a bytes default must be {{'bytes': 'in Latin-1'}}, not {value!r:.60}", format="schema"
         ) from None
 
 
 class FileMark(NamedTuple):
-    """By what a schema knows a file that it was written with."""
+    """How a schema identifies a file that it was written with."""
 
     size: int | None
-    """Bytes of the file; None in schemas that were written before sizes were kept."""
+    """The size of the file in bytes; None in schemas from before sizes were stored."""
     head: int | None
-    """CRC32C of its first bytes, see `paths.head`; None if only the size is known."""
+    """The CRC32C of its first bytes, see `paths.mark`; None if only the size is known."""
 
 
 class Schema(Mapping[str, Feature]):
-    """Features by name; those of a SequenceExample's feature lists are in `sequences`.
+    """A mapping from names to features; `sequences` has those of a SequenceExample's feature lists.
 
-    >>> schema = Schema({"label": Feature("int64", ()), "x": Feature("float", (4,))})
-    >>> Schema.from_json(schema.json()) == schema
+    >>> import tensorwire as tw
+    >>> schema = tw.Schema({"label": tw.Feature("int64", ()), "x": tw.Feature("float", (4,))})
+    >>> tw.Schema.from_json(schema.json()) == schema
     True
     """
 
@@ -296,11 +329,11 @@ class Schema(Mapping[str, Feature]):
             _name(name): _feature(name, feature) for name, feature in (sequences or {}).items()
         }
         self.records = records
-        """How many records it was inferred from."""
+        """The number of records that the schema was inferred from."""
         self.files = dict(files or {})
-        """The files that it was written with, by name without the folder."""
+        """The marks of the files that it was written with, by name without the folder."""
         self.complete = complete
-        """Whether these were all."""
+        """Whether it was inferred from all records."""
 
     def __getitem__(self, name: str) -> Feature:
         return self._features[name]
@@ -319,20 +352,21 @@ class Schema(Mapping[str, Feature]):
     __hash__ = None  # type: ignore[assignment]
 
     def select(self, columns: Iterable[str]) -> Schema:
-        """Only some of the features, in that order.
+        """Return a schema with only some of the features, in the given order.
 
-        >>> list(Schema({"a": Feature("int64"), "b": Feature("int64")}).select(["b"]))
+        >>> import tensorwire as tw
+        >>> list(tw.Schema({"a": tw.Feature("int64"), "b": tw.Feature("int64")}).select(["b"]))
         ['b']
         """
         if isinstance(columns, (str, bytes)):
-            raise EncodeError(f"columns is a list of names, not {columns!r}")
+            raise UsageError(f"columns must be a list of names, not {columns!r}")
         chosen = list(columns)
         for name in chosen:
             if name not in self._features and name not in self.sequences:
-                known = [*self._features, *self.sequences]
+                names = [*self._features, *self.sequences]
                 raise SchemaError(
                     "no feature"
-                    f" {name!r}{choices(name, known) if known else ': the records have none'}"
+                    f" {name!r}{choices(name, names) if names else ': the records have none'}"
                 )
         return Schema(
             {name: self._features[name] for name in chosen if name in self._features},
@@ -342,7 +376,7 @@ class Schema(Mapping[str, Feature]):
         )
 
     def json(self) -> dict[str, Any]:
-        """Plain dicts and lists."""
+        """Return the schema as plain dicts and lists."""
         out: dict[str, Any] = {
             "tensorwire_schema": VERSION,
             "features": {name: feature.json() for name, feature in self.items()},
@@ -357,7 +391,10 @@ class Schema(Mapping[str, Feature]):
 
     @classmethod
     def from_json(cls, about: object) -> Self:
-        """The inverse of `json`; text is parsed first. If there is a checksum, it is checked."""
+        """Return a schema from the result of `json`, or from JSON text.
+
+        A checksum is verified if there is one. Raises DecodeError if the schema is invalid.
+        """
         if isinstance(about, (str, bytes)):
             about = jsontext.parse(about.encode() if isinstance(about, str) else about, "schema")
         if (
@@ -365,18 +402,22 @@ class Schema(Mapping[str, Feature]):
             or about.get("tensorwire_schema") != VERSION
             or not isinstance(about.get("features"), dict)
         ):
-            raise DecodeError(f"this is no schema of version {VERSION}", format="schema")
+            raise DecodeError(f"not a tensorwire schema of version {VERSION}", format="schema")
         if "crc32c" in about and about["crc32c"] != _checksum(about):
-            what = "the schema does not match its checksum"
-            hint = 'if it was edited by hand, remove the line "crc32c"'
-            raise ChecksumError(f"{what}; {hint}", format="schema")
+            raise ChecksumError(
+                "the schema does not match its checksum",
+                format="schema",
+                hint='if it was edited by hand, remove the line "crc32c"',
+            )
         records, complete = about.get("records", 0), about.get("complete", False)
         if type(records) is not int or not 0 <= records < 1 << 63 or not isinstance(complete, bool):
-            what = f"a schema is inferred from a number of records, not {records!r:.60}"
-            raise DecodeError(what, format="schema")
+            message = f"invalid number of records in a schema: {records!r:.60}"
+            raise DecodeError(message, format="schema")
         sequences = about.get("sequences", {})
         if not isinstance(sequences, dict):
-            raise DecodeError("the sequences of a schema are features by name", format="schema")
+            raise DecodeError(
+                "the sequences of a schema must be an object of features", format="schema"
+            )
         return cls(
             {name: Feature.from_json(feature) for name, feature in about["features"].items()},
             {name: Feature.from_json(feature) for name, feature in sequences.items()},
@@ -386,18 +427,18 @@ class Schema(Mapping[str, Feature]):
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the schema as JSON that people can read, with a checksum.
+        """Write the schema as readable JSON with a checksum.
 
-        To change it by hand, remove the line "crc32c" too.
+        To edit the file by hand, remove the line "crc32c" too.
         """
-        about = self.json()
-        about["crc32c"] = _checksum(about)
-        text = json.dumps(about, indent=1, ensure_ascii=False) + "\n"
+        content = self.json()
+        content["crc32c"] = _checksum(content)
+        text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
         storage.write_bytes(os.fspath(path), text.encode())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Reads what `save` wrote."""
+        """Read a schema that `save` has written."""
         try:
             return cls.from_json(storage.read_bytes(os.fspath(path), _MOST))
         except DecodeError as error:
@@ -407,11 +448,11 @@ class Schema(Mapping[str, Feature]):
     def from_feature_spec(
         cls, spec: Mapping[str, Any], sequences: Mapping[str, Any] | None = None
     ) -> Self:
-        """From `tf.io.FixedLenFeature` and its relatives, TensorFlow's or `tensorwire.io`'s.
+        """Return a schema from feature specs such as `tf.io.FixedLenFeature`, or `tw.io`'s.
 
-        >>> from tensorwire import io
-        >>> Schema.from_feature_spec({"x": io.FixedLenFeature([4], "float32"), "ids":
-        ...     io.VarLenFeature("int64")})
+        >>> import tensorwire as tw
+        >>> tw.Schema.from_feature_spec({"x": tw.io.FixedLenFeature([4], "float32"), "ids":
+        ...     tw.io.VarLenFeature("int64")})
         Schema of 2 features
           x: Feature(float (4,) required)
           ids: Feature(int64 (None,))
@@ -422,13 +463,13 @@ class Schema(Mapping[str, Feature]):
         )
 
     def to_feature_spec(self, io: Any) -> dict[str, Any]:
-        """The schema as feature classes of a module, `tf.io` or `tensorwire.io`: what its
-        parse_example takes to read the same columns.
+        """Return the schema as feature classes of a module, `tf.io` or `tensorwire.io`.
 
-        Encoded features are strings there, for parse_tensor or decode_raw.
+        With these, parse_example reads the same columns. Encoded features are strings there, for
+        parse_tensor or decode_raw.
 
-        >>> from tensorwire import io
-        >>> Schema({"x": Feature("float", (4,), required=True)}).to_feature_spec(io)
+        >>> import tensorwire as tw
+        >>> tw.Schema({"x": tw.Feature("float", (4,), required=True)}).to_feature_spec(tw.io)
         {'x': FixedLenFeature(shape=[4], dtype='float32', default_value=None)}
         """
         return {name: _to_spec(feature, io) for name, feature in self.items()}
@@ -449,27 +490,27 @@ class Schema(Mapping[str, Feature]):
     _repr_html_ = display.html
 
 
-def _checksum(about: dict[str, Any]) -> int:
-    """Of the values, however the text is laid out."""
-    plain = {name: value for name, value in about.items() if name != "crc32c"}
+def _checksum(content: dict[str, Any]) -> int:
+    """Return the checksum of the values, independent of the layout of the text."""
+    plain = {name: value for name, value in content.items() if name != "crc32c"}
     try:
         text = json.dumps(plain, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     except RecursionError:
-        raise LimitError("JSON nested too deep", format="schema") from None
+        raise LimitError("JSON is nested too deeply", format="schema") from None
     return crc32c(text.encode())
 
 
-def _marks(about: dict[str, Any]) -> dict[str, FileMark]:
-    """The files that a schema is for; before sizes were kept, only their heads were, as "heads"."""
-    files, heads = about.get("files", {}), about.get("heads", {})
+def _marks(content: dict[str, Any]) -> dict[str, FileMark]:
+    """Return the marks of a schema's files. Old schemas have only checksums, as "heads"."""
+    files, heads = content.get("files", {}), content.get("heads", {})
     if not isinstance(files, dict) or not isinstance(heads, dict):
-        raise DecodeError("the files of a schema are marks by name", format="schema")
+        raise DecodeError("the files of a schema must be an object of marks", format="schema")
     marks = {name: [None, head] for name, head in heads.items()} | files
     for name, mark in marks.items():
         good = isinstance(mark, list) and len(mark) == 2
         if not good or not all(part is None or type(part) is int for part in mark):
-            what = f"the mark of a file is [size, checksum], not {mark!r:.60}"
-            raise DecodeError(what, tensor=name, format="schema")
+            message = f"the mark of a file must be [size, checksum], not {mark!r:.60}"
+            raise DecodeError(message, tensor=name, format="schema")
     return {name: FileMark(*mark) for name, mark in marks.items()}
 
 
@@ -480,7 +521,7 @@ def _counted(feature: Feature) -> str:
 
 def _name(name: object) -> str:
     if not isinstance(name, str):
-        raise SchemaError(f"names of features are str, not {type(name).__name__}")
+        raise SchemaError(f"a feature name must be str, not {type(name).__name__}")
     return name
 
 
@@ -493,11 +534,11 @@ def _feature(name: str, feature: object) -> Feature:
 
 
 SchemaLike = Schema | Mapping[str, object] | str | os.PathLike[str]
-"""What `as_schema` takes."""
+"""The types that `as_schema` accepts."""
 
 
 def as_schema(value: object) -> Schema:
-    """A schema, a dict of features or feature specs, or the path of a JSON file."""
+    """Return a Schema from a schema, a dict of features or feature specs, or a path."""
     if isinstance(value, Schema):
         return value
     if isinstance(value, (str, os.PathLike)):
@@ -505,7 +546,7 @@ def as_schema(value: object) -> Schema:
     if isinstance(value, Mapping):
         return Schema.from_json(dict(value)) if "tensorwire_schema" in value else Schema(value)
     raise SchemaError(
-        f"a schema is a tw.Schema, a dict of features or a path, not {type(value).__name__}"
+        f"schema must be a tw.Schema, a dict of features or a path, not {type(value).__name__}"
     )
 
 
@@ -513,14 +554,15 @@ _BY_DTYPE = {"string": BYTES, "float32": FLOAT, "int64": INT64}
 
 
 def _from_spec(name: str, spec: Any) -> Feature:
-    """One of TensorFlow's feature classes, recognised by name, so that TensorFlow's own and ours
-    both are.
+    """Return the feature for one of TensorFlow's feature classes, or of ours.
+
+    The classes are recognised by name, so TensorFlow is not imported.
     """
-    known = ("FixedLenFeature", "VarLenFeature", "RaggedFeature", "FixedLenSequenceFeature")
+    names = ("FixedLenFeature", "VarLenFeature", "RaggedFeature", "FixedLenSequenceFeature")
     kind = type(spec).__name__
-    if kind not in known:
+    if kind not in names:
         raise SchemaError(
-            f"a column is a Feature, or one of {', '.join(known)}, not {kind}", tensor=name
+            f"expected a Feature or one of {', '.join(names)}, not {kind}", tensor=name
         )
     dtype = spec.dtype
     dtype = (
@@ -539,7 +581,9 @@ def _from_spec(name: str, spec: Any) -> Feature:
         )
     if kind == "RaggedFeature" and (spec.partitions or (spec.value_key or name) != name):
         raise SchemaError(
-            "a RaggedFeature with partitions or another key is for tw.io.parse_example", tensor=name
+            "a schema cannot hold a RaggedFeature with partitions or another key",
+            tensor=name,
+            hint="use tw.io.parse_example",
         )
     return Feature(_BY_DTYPE[dtype], (None,))
 

@@ -1,4 +1,4 @@
-"""tf.train.SequenceExample: a context, and lists of features, one for each step."""
+"""SequenceExamples: a context of features, and feature lists with one entry per step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .._errors import EncodeError, TensorwireError
+from .._errors import EncodeError, TensorwireError, UsageError
 from .._limits import DEFAULT, Limits
 from ..core.tensors import Array
 from ..wire import example
@@ -26,7 +26,7 @@ from .rows import from_list
 from .schema import BYTES, FLOAT, INT64, Feature, Schema, SchemaLike
 
 _ROWS = 256
-"""Records gathered at once."""
+"""Records that are encoded at once."""
 
 
 def read_sequence_examples(
@@ -47,18 +47,22 @@ def read_sequence_examples(
     compression: str | None = None,
     limits: Limits | None = None,
 ) -> SequenceExamples:
-    """Batches of tf.train.SequenceExample: `batch.context` and `batch.sequences`, each columns by
-    name. Arguments as for `read_examples`.
+    """Read TFRecord files of tf.train.SequenceExample as batches of columns.
 
-    A column of a feature list is Ragged: (batch, None) if every step has one value, (batch, None,
-    n) if every step has n, and (batch, None, None) if that varies.
+    Each batch has `batch.context` and `batch.sequences`, which map names to columns. A column of a
+    feature list is Ragged: (batch, None) if every step has one value, (batch, None, n) if every
+    step has n values, and (batch, None, None) if that varies.
 
-    >>> import tempfile
+    The arguments and errors are those of `tw.read_examples`. Returns `SequenceExamples`, which can
+    be iterated over repeatedly.
+
+    >>> import tensorwire as tw
+    >>> import os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
-    >>> write_sequence_examples(path, [({"id": 7}, {"token": [b"a", b"b"], "score": [[0.5, 1.0],
+    >>> tw.write_sequence_examples(path, [({"id": 7}, {"token": [b"a", b"b"], "score": [[0.5, 1.0],
     ...     [2.0, 3.0]]}), ({"id": 8}, {"token": []})])
     2
-    >>> batch = next(iter(read_sequence_examples(path)))
+    >>> batch = next(iter(tw.read_sequence_examples(path)))
     >>> batch.context["id"], batch.sequences["token"].tolist(), batch.sequences["score"].shape
     (array([7, 8]), [[b'a', b'b'], []], (2, None, 2))
     """
@@ -85,18 +89,18 @@ def read_sequence_examples(
 
 
 class SequenceExamples(Examples):
-    """What `read_sequence_examples` returns."""
+    """An iterable of SequenceBatches, as returned by `read_sequence_examples`."""
 
     def tf_dataset(self) -> Any:
-        raise EncodeError(
-            "only read_examples gives a tf.data.Dataset; iterate, and take batch.context and"
-            " batch.sequences"
+        raise UsageError(
+            "read_sequence_examples cannot return a tf.data.Dataset",
+            hint="iterate, and use batch.context and batch.sequences",
         )
 
     def arrow(self) -> Any:
-        raise EncodeError(
-            "only read_examples gives Arrow tables; iterate, and take batch.context and"
-            " batch.sequences"
+        raise UsageError(
+            "read_sequence_examples cannot return Arrow tables",
+            hint="iterate, and use batch.context and batch.sequences",
         )
 
     def _sequences(self) -> dict[str, Feature] | None:
@@ -115,7 +119,8 @@ class SequenceExamples(Examples):
             try:
                 columns[name] = _columns.sequence(feature, part, budget)
             except TensorwireError as error:
-                error.record = None  # it counts steps
+                # The number is that of a step over all records, not of a record.
+                error.record = None
                 raise error.add(tensor=name) from None
             present[name] = part.present
         sequences = Batch(columns, present, rows)
@@ -138,20 +143,23 @@ def write_sequence_examples(
     durable: bool = True,
     progress: Callable[[int], None] | None = None,
 ) -> int:
-    """Writes tf.train.SequenceExample records; returns their number.
+    """Write TFRecord files of tf.train.SequenceExample and return the number of records.
 
-    `rows` is an iterable of pairs (context, sequences): the context a row as for `write_examples`,
-    the sequences a dict of lists with one entry a step (a number, a string, or a list of them; a
-    2-d array is a step a row). `SequenceBatch`es are taken too.
+    `rows` is an iterable of pairs (context, sequences), or of SequenceBatches. The context is a row
+    as for `tw.write_examples`. The sequences are a dict of lists with one entry per step: a number,
+    a string, or a list of them (a 2-d array has one row per step).
 
-    >>> import tempfile
-    >>> write_sequence_examples(os.path.join(tempfile.mkdtemp(), "a.tfrecord"), [({}, {"x": [[1],
-    ...     [2, 3]]})])
+    The other arguments and the errors are those of `tw.write_examples`.
+
+    >>> import tensorwire as tw
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
+    >>> tw.write_sequence_examples(path, [({}, {"x": [[1], [2, 3]]})])
     1
     """
     name, options = os.fspath(path), pack.Options()
-    known = before(name, mode, shards)
-    lists: dict[str, Feature] = {} if known is None else dict(known.sequences)
+    existing = before(name, mode, shards)
+    lists: dict[str, Feature] = {} if existing is None else dict(existing.sequences)
     with RecordWriter(
         name,
         compression=compression,
@@ -162,20 +170,23 @@ def write_sequence_examples(
         durable=durable,
     ) as writer:
         sink = ExampleSink(writer, options, progress)
-        sink.features.update(known or {})
+        sink.features.update(existing or {})
         pairs = _pairs(rows)
-        while lot := list(itertools.islice(pairs, _ROWS)):
-            _add(sink, lot, lists, writer.records)
-    if schema_file and known is not None:
-        save_schema(Schema(sink.features, lists), known, writer, schema_place(name, mode))
+        while group := list(itertools.islice(pairs, _ROWS)):
+            _add(sink, group, lists, writer.records)
+    if schema_file and existing is not None:
+        save_schema(Schema(sink.features, lists), existing, writer, schema_place(name, mode))
     return writer.records
 
 
 def _pairs(rows: Iterable[object]) -> Any:
+    """Yield the pairs (context, sequences) of rows and batches."""
     if isinstance(rows, SequenceBatch):
         rows = [rows]
     if not isinstance(rows, Iterable) or isinstance(rows, (str, bytes, Mapping)):
-        raise EncodeError(f"an iterable of pairs (context, sequences), not {type(rows).__name__}")
+        raise UsageError(
+            f"expected an iterable of pairs (context, sequences), not {type(rows).__name__}"
+        )
     for row in rows:
         if isinstance(row, SequenceBatch):
             yield from row.rows()
@@ -185,23 +196,24 @@ def _pairs(rows: Iterable[object]) -> Any:
             and len(row) == 2
             and all(isinstance(part, Mapping) for part in row)
         ):
-            raise EncodeError("a record is a pair of dicts: (context, sequences)")
+            raise EncodeError("a record must be a pair of dicts: (context, sequences)")
         yield row
 
 
-def _add(sink: ExampleSink, lot: list[Any], lists: dict[str, Feature], first: int) -> None:
-    context = gather.from_rows([pair[0] for pair in lot], sink.options, first, sink.features)
-    sink.check(context, first, len(lot))
+def _add(sink: ExampleSink, group: list[Any], lists: dict[str, Feature], first: int) -> None:
+    """Encode and write a group of pairs."""
+    context = gather.from_rows([pair[0] for pair in group], sink.options, first, sink.features)
+    sink.check(context, first, len(group))
     names = key_order([name.encode() for name in context])
     inputs = [context[name.decode()].input(name) for name in names]
-    for text in dict.fromkeys(name for pair in lot for name in pair[1]):
+    for text in dict.fromkeys(name for pair in group for name in pair[1]):
         gather.check_name(text)
     for name in key_order(
-        name.encode() for name in dict.fromkeys(name for pair in lot for name in pair[1])
+        name.encode() for name in dict.fromkeys(name for pair in group for name in pair[1])
     ):
         text = name.decode()
-        column = _list_column(text, [pair[1].get(text) for pair in lot], lists.get(text), first)
-        # without any step nothing is known of their kind
+        column = _list_column(text, [pair[1].get(text) for pair in group], lists.get(text), first)
+        # Without any step, the kind of the list is unknown.
         if column.steps is not None and column.steps[-1]:
             try:
                 lists[text] = (
@@ -210,13 +222,13 @@ def _add(sink: ExampleSink, lot: list[Any], lists: dict[str, Feature], first: in
             except TensorwireError as error:
                 raise error.add(tensor=text, record=first) from None
         inputs.append(column.input(name))
-    sink.encode(inputs, len(lot), sequence=True)
+    sink.encode(inputs, len(group), sequence=True)
 
 
 def _list_column(
-    name: str, values: list[Any], known: Feature | None, first: int
+    name: str, values: list[Any], feature_before: Feature | None, first: int
 ) -> pack.PackedColumn:
-    """The lists of one name, all their steps one after the other."""
+    """Pack the feature lists of one name, with the steps of all records concatenated."""
     present = np.fromiter((value is not None for value in values), np.bool_, len(values))
     steps: Array = np.zeros(len(values) + 1, np.int64)
     flat: list[Any] = []
@@ -227,15 +239,15 @@ def _list_column(
             raise error.add(tensor=name, record=first + number) from None
         steps[number + 1] = len(flat)
     try:
-        column = from_list(name, flat, pack.Options(), known)
+        column = from_list(name, flat, pack.Options(), feature_before)
     except TensorwireError as error:
-        error.args = (error.message.removesuffix(pack.EXACTLY),)  # for columns of Examples only
+        pack.drop_tensors_hint(error)
         error.record = first + int(np.searchsorted(steps, error.record or 0, side="right")) - 1
         raise error.add(tensor=name) from None
-    # no step, or none that says of which kind it is: nothing is lost if that is written as int64
+    # No step has a value, so the kind is unknown. Writing empty lists as int64 loses nothing.
     if column is None:
         column = pack.PackedColumn(
-            known or Feature(INT64, (None,)),
+            feature_before or Feature(INT64, (None,)),
             np.zeros(0, np.int64),
             None,
             np.zeros(len(flat) + 1, np.int64),
@@ -247,7 +259,7 @@ def _list_column(
             column = replace(column, values=np.zeros(0, np.float32))
     if column.feature.encoding == "tensor":
         raise EncodeError(
-            "the steps of a sequence are numbers, strings or flat lists of them",
+            "a step of a sequence must be a number, a string or a flat list of them",
             tensor=name,
             record=first,
         )
@@ -259,14 +271,14 @@ def _steps(value: Any) -> list[Any]:
         return []
     if isinstance(value, (str, bytes, Mapping)):
         raise EncodeError(
-            f"a sequence is a list with an entry for each step, not one {type(value).__name__}"
+            f"a sequence must be a list with one entry per step, not a {type(value).__name__}"
         )
     try:
         steps = list(value)
     except TypeError:
         raise EncodeError(
-            f"a sequence is a list with an entry for each step, not {type(value).__name__}"
+            f"a sequence must be a list with one entry per step, not a {type(value).__name__}"
         ) from None
     if any(step is None for step in steps):
-        raise EncodeError("a step is None; an empty list is a step without values")
+        raise EncodeError("a step cannot be None", hint="an empty list is a step without values")
     return steps

@@ -1,4 +1,4 @@
-"""What is in a record file, and whether it is whole."""
+"""Summaries of record files for `tw.inspect`, and their verification for `tw.verify`."""
 
 from __future__ import annotations
 
@@ -17,18 +17,25 @@ if TYPE_CHECKING:
     from .resync import Gap
     from .schema import Schema
 
-# What reads records is imported where it is used: whoever asks about any file comes by here.
+# Modules that read records are imported in the functions that use them, because `tw.inspect` of any
+# file imports this module.
 
 FORMAT = "tfrecord"
 _SHOWN = 20
+"""The maximum number of problems that `str()` lists."""
 _PEEK = 5 << 20
-"""Compressed bytes that are looked at for the first record's header: a block of lz4 may have 4 MiB.
+"""Compressed bytes that are read to find the header of the first record.
+
+A block of lz4 may have 4 MiB.
 """
 
 
 @dataclass(frozen=True)
 class RecordSummary:
-    """A record file at a glance. `json()` is for machines, `str()` for people."""
+    """The summary of a record file, as returned by `tw.inspect`.
+
+    `json()` returns it as plain dicts, `str()` describes it in words.
+    """
 
     path: str
     format: str
@@ -36,14 +43,17 @@ class RecordSummary:
     compression: str | None
     records: int
     indexed: bool
-    """Whether a fresh index lies beside it."""
+    """Whether there is a fresh index."""
     schema: Schema | None
-    """Of Examples, from the schema file if there is one; None if the records are something else."""
+    """The schema of Examples, from the sidecar file if there is one.
+
+    It is None if the records are not Examples.
+    """
     problems: list[str] = field(default_factory=list)
-    """Damage that was met while looking for the schema; `tw.verify` looks for all of the file's."""
+    """Damage that was found while inferring the schema; `tw.verify` checks the whole file."""
 
     def json(self) -> dict[str, Any]:
-        """Plain dicts and lists."""
+        """Return the summary as plain dicts and lists."""
         out = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return {**out, "schema": self.schema.json() if self.schema is not None else None}
 
@@ -64,32 +74,42 @@ class RecordSummary:
 
 
 def inspect_records(where: Any, limits: Limits | None = None) -> RecordSummary:
-    """Counts the records; the schema is the one beside the file, or inferred from a sample, which
-    is also looked at for damage.
+    """Return a summary: the number of records, the schema, and damage in a sample.
+
+    The schema is that of the sidecar file, or is inferred from the sample.
     """
     path = os.fspath(where)
     from . import index as _index
 
-    known = _index.load(path)
-    index = known if known is not None else _index.build(path, limits=limits)
+    stored = _index.load(path)
+    index = stored if stored is not None else _index.build(path, limits=limits)
     schema, problems = _sampled(path, limits)
     if schema is not None:
         from . import sidecar
 
         try:
             schema = sidecar.described([path], schema)
-        except TensorwireError as error:  # The schema file is damaged.
+        except TensorwireError as error:
+            # The schema file is damaged.
             problems.append(str(error))
     if schema is not None and not schema and not schema.sequences:
         schema = None
     return RecordSummary(
-        path, FORMAT, index.size, index.compression, len(index), known is not None, schema, problems
+        path,
+        FORMAT,
+        index.size,
+        index.compression,
+        len(index),
+        stored is not None,
+        schema,
+        problems,
     )
 
 
 def _sampled(path: str, limits: Limits | None) -> tuple[Schema | None, list[str]]:
-    """The schema that a sample shows, or None if the records are not Examples, and damage in the
-    sample.
+    """Return the schema of a sample, and the damage in it.
+
+    The schema is None if the records are not Examples.
     """
     from .infer import of_files
 
@@ -107,26 +127,29 @@ def _sampled(path: str, limits: Limits | None) -> tuple[Schema | None, list[str]
 
 @dataclass(frozen=True)
 class RecordVerification:
-    """Whether a record file is whole: `ok`, and if not, every gap. It is true or false by itself."""
+    """The result of `tw.verify` for a record file: whether it is complete, and if not, every gap.
+
+    It is true if the file is complete.
+    """
 
     ok: bool
     path: str
     format: str
     records: int
-    """Whole ones."""
+    """The number of complete records."""
     nbytes: int
     checksums: bool
     gaps: list[Gap]
     problems: list[str]
 
     beyond_limits: bool = False
-    """Whether reading stopped at the limits, and nothing else is wrong: larger ones tell more."""
+    """Whether reading stopped at the limits and nothing else is wrong; larger limits show more."""
 
     def __bool__(self) -> bool:
         return self.ok
 
     def json(self) -> dict[str, Any]:
-        """Plain dicts and lists."""
+        """Return the result as plain dicts and lists."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -146,8 +169,9 @@ class RecordVerification:
 def verify_records(
     where: Any, limits: Limits | None = None, progress: Callable[[int, int], None] | None = None
 ) -> RecordVerification:
-    """Reads every record and checks both of its checksums. A file that is shorter than its index
-    says was cut, even between two records.
+    """Read every record and verify both of its checksums.
+
+    A file that is shorter than its index says was truncated, even between two records.
     """
     path = os.fspath(where)
     records = nbytes = 0
@@ -169,8 +193,9 @@ def verify_records(
                     progress(item.end, source.size)
             if progress is not None:
                 progress(source.size, source.size)
+    # A failed request says nothing about the file.
     except TransportError:
-        raise  # says nothing about the file
+        raise
     except TensorwireError as error:
         problems.append(str(error))
         beyond = isinstance(error, LimitError)
@@ -181,7 +206,8 @@ def verify_records(
     size = _blocks.stat_of(path)[0]
     if before is not None and before > size:
         problems.append(
-            f"{path} has {size:,} bytes, and had {before:,} when its index was made: it was cut"
+            f"{path} has {size:,} bytes, but had {before:,} when its index was built: it was"
+            " truncated"
         )
     only_limits = beyond and len(problems) == 1
     return RecordVerification(

@@ -1,13 +1,13 @@
-"""Talking to model servers: any tensor in, any tensor out.
+"""Model serving: clients, a local server, signatures and the export of SavedModels.
 
     Client, AsyncClient     calls to TensorFlow Serving (REST, gRPC) and to KServe v2 servers
-    Signature, Input, Group what a model takes and gives; which inputs are the parts of one tensor
-    export, rebuild         the model's own side, which needs TensorFlow
-    Server                  a local server for laptops and tests, which needs TensorFlow
-    MockTransport           no server at all, for your tests
+    Signature, Input, Group the inputs and outputs of a model; the inputs that form one tensor
+    export, rebuild         SavedModels with sparse and ragged inputs (needs TensorFlow)
+    Server                  a local server for development and tests (needs TensorFlow)
+    MockTransport           a transport for tests that need no server
 
-`rest`, `kserve` and `rpc` make and read the bodies of requests and answers, without I/O;
-`transports` carries them.
+`rest`, `kserve` and `rpc` build and parse the bodies of requests and answers, without I/O;
+`transports` sends and receives them.
 """
 
 from __future__ import annotations

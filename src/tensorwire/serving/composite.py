@@ -1,16 +1,19 @@
-"""Which inputs of a signature are the parts of one sparse or ragged tensor.
+"""Composite inputs: groups of inputs that are the parts of one sparse or ragged tensor.
 
-A SavedModel may say it itself (checkpoint.saved_model finds out). The metadata that a server gives,
-and inputs that a model puts together by hand, have only names, dtypes and shapes:
+A SavedModel can declare its groups itself (`codecs.saved_model` reads them). A server's metadata,
+and the inputs of a model that assembles its tensors itself, have only names, dtypes and shapes.
+Groups are then recognized by these patterns:
 
-    x, x_1, x_2                   what TensorFlow makes of a SparseTensorSpec: indices, values,
-                                  dense_shape
-    x, x_1, ...                   of a RaggedTensorSpec: values, then row_splits from the outermost
-                                  to the innermost
-    x_indices, x_values, x_dense_shape (or x_shape)           by role, with _ / : or . between, or the role alone
+    x, x_1, x_2           a SparseTensorSpec in TensorFlow: indices, values, dense_shape
+    x, x_1, ...           a RaggedTensorSpec in TensorFlow: values, then row_splits from the
+                          outermost to the innermost
+    x_indices, x_values, x_dense_shape (or x_shape)
+                          a sparse tensor by role; the separator is _ / : or ., or the name is the
+                          role alone
     x_values (or x_flat_values), x_row_splits | x_row_splits_0, ... | x_nested_row_splits_0, ...
+                          a ragged tensor by role
 
-Dtypes and shapes must fit; what does not fit is no group.
+Inputs whose dtypes or shapes do not fit their roles are not a group.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ from typing import Any
 from .spec import RAGGED, SPARSE, Input, Shape, shown
 
 _WORD = re.compile(
-    r"(?:(?P<name>.*?)[_/:.])??(?P<role>indices|values|flat_values|dense_shape|shape|(?:nested_)?row_splits(?:[_/:.](?P<level>\d+))?)",
+    r"(?:(?P<name>.*?)[_/:.])??(?P<role>indices|values|flat_values|dense_shape|shape"
+    r"|(?:nested_)?row_splits(?:[_/:.](?P<level>\d+))?)",
     re.S,
 )
 _NUMBERED = re.compile(r"(?P<name>.+)_(?P<number>[1-9]\d*)", re.S)
@@ -32,36 +36,40 @@ _INTEGERS = ("int64", "int32")
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Inputs that are the parts of one tensor.
+    """Inputs of a signature that are the parts of one sparse or ragged tensor.
 
-    >>> print(Group("x", "sparse", {"indices": "x", "values": "x_1", "dense_shape": "x_2"},
-    ...     "float32", (None, None)))
+    >>> import tensorwire as tw
+    >>> parts = {"indices": "x", "values": "x_1", "dense_shape": "x_2"}
+    >>> print(tw.serving.Group("x", "sparse", parts, "float32", (None, None)))
     x: sparse float32 [?, ?] = x (indices), x_1 (values), x_2 (dense_shape)
     """
 
     name: str
-    """What the tensor is called; empty where the inputs are called by their roles alone."""
+    """The name of the tensor; empty if the inputs are named by their roles alone."""
     kind: str
     """"sparse" or "ragged"."""
     parts: Mapping[str, str]
-    """Role to input: indices, values, dense_shape; or values, row_splits_0, row_splits_1, ..."""
+    """Input names by role: indices, values, dense_shape; or values, row_splits_0, ..."""
     dtype: str
     shape: Shape
     by: str = "names"
-    """"structure" if the SavedModel says so itself, "given" if the caller did, else "names"."""
+    """How the group was recognized: "structure" (declared by the SavedModel), "given" (declared by
+    the caller) or "names".
+    """
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The inputs that take a ragged tensor's row_splits, from the outermost to the innermost.
+        """The names of the row_splits inputs, from the outermost to the innermost.
 
-        >>> Group("r", "ragged", {"values": "r", "row_splits_0": "r_1"}, "int64", (None,
-        ...     None)).splits
+        >>> import tensorwire as tw
+        >>> parts = {"values": "r", "row_splits_0": "r_1"}
+        >>> tw.serving.Group("r", "ragged", parts, "int64", (None, None)).splits
         ('r_1',)
         """
         return tuple(name for role, name in self.parts.items() if role.startswith("row_splits"))
 
     def json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return the group as JSON data."""
         shape = None if self.shape is None else list(self.shape)
         return {
             "name": self.name,
@@ -80,34 +88,34 @@ class Group:
 def made(
     kind: str, inputs: list[Input], name: str | None = None, shape: Shape = None, by: str = "names"
 ) -> Group:
-    """The group of inputs in TensorFlow's order: indices, values, dense_shape; or values and the
-    row_splits.
+    """Return the group of inputs in TensorFlow's order: indices, values, dense_shape; or values and
+    the row_splits.
 
     >>> made("ragged", [Input("r", "int64", (None,)), Input("r_1", "int64", (None,))]).parts
     {'values': 'r', 'row_splits_0': 'r_1'}
     """
     if kind == SPARSE:
         roles, values, rank = ["indices", "values", "dense_shape"], inputs[1], _rank_of(inputs)
-        found: Shape = None if rank is None else (None,) * rank
+        inferred: Shape = None if rank is None else (None,) * rank
     else:
         roles, values = (
             ["values", *(f"row_splits_{level}" for level in range(len(inputs) - 1))],
             inputs[0],
         )
-        found = None if values.shape is None else (None,) * len(inputs) + values.shape[1:]
+        inferred = None if values.shape is None else (None,) * len(inputs) + values.shape[1:]
     parts = dict(zip(roles, (part.name for part in inputs), strict=True))
     return Group(
         inputs[0].name if name is None else name,
         kind,
         parts,
         values.dtype,
-        found if shape is None else shape,
+        inferred if shape is None else shape,
         by,
     )
 
 
 def fits(kind: str, parts: list[Input]) -> bool:
-    """Whether inputs in TensorFlow's order can be such a tensor, by their dtypes and shapes.
+    """Return whether inputs in TensorFlow's order have dtypes and shapes of such a tensor.
 
     >>> fits("ragged", [Input("r", "int64", (None,)), Input("r_1", "int64", (None,))])
     True
@@ -122,15 +130,15 @@ def fits(kind: str, parts: list[Input]) -> bool:
 
 
 def by_role(inputs: Iterable[Input]) -> list[Group]:
-    """Groups whose names end in the roles.
+    """Return the groups whose names end in the roles.
 
     >>> parts = {"ids/indices": ("int64", (None, 2)), "ids/values": ("string", (None,)),
     ...     "ids/shape": ("int64", (2,))}
-    >>> [str(group) for group in by_role(Input(name, *about) for name, about in parts.items())]
+    >>> [str(group) for group in by_role(Input(name, *spec) for name, spec in parts.items())]
     ['ids: sparse string [?, ?] = ids/indices (indices), ids/values (values), ids/shape
     (dense_shape)']
     """
-    found: dict[str, dict[str, Input]] = {}
+    roles_by_name: dict[str, dict[str, Input]] = {}
     for part in inputs:
         if match := _WORD.fullmatch(part.name):
             role = {"flat_values": "values", "shape": "dense_shape"}.get(
@@ -138,13 +146,14 @@ def by_role(inputs: Iterable[Input]) -> list[Group]:
             )
             if "row_splits" in role:
                 role = f"row_splits {int(match['level'] or 0)}"
-            found.setdefault(match["name"] or "", {}).setdefault(role, part)
+            roles_by_name.setdefault(match["name"] or "", {}).setdefault(role, part)
     groups = []
-    for name, roles in found.items():
+    for name, roles in roles_by_name.items():
         parts = [roles[role] for role in ("indices", "values", "dense_shape") if role in roles]
         if fits(SPARSE, parts):
             groups.append(made(SPARSE, parts, name))
             continue
+        # The levels count from 0 or from 1, without gaps.
         levels = sorted(int(role.split()[1]) for role in roles if role.startswith("row_splits"))
         splits = [roles[f"row_splits {level}"] for level in levels]
         first = levels[0] if levels else 0
@@ -161,17 +170,18 @@ def by_role(inputs: Iterable[Input]) -> list[Group]:
 
 
 def by_number(inputs: Iterable[Input]) -> list[Group]:
-    """Groups whose names TensorFlow has numbered: x, x_1, x_2.
+    """Return the groups whose names TensorFlow has numbered: x, x_1, x_2.
 
     >>> sparse = {"x": ("int64", (None, 2)), "x_1": ("float32", (None,)), "x_2": ("int64", (2,))}
-    >>> [str(group) for group in by_number(Input(name, *about) for name, about in sparse.items())]
+    >>> [str(group) for group in by_number(Input(name, *spec) for name, spec in sparse.items())]
     ['x: sparse float32 [?, ?] = x (indices), x_1 (values), x_2 (dense_shape)']
     >>> ragged = {"r": ("int32", (None,)), "r_1": ("int64", (None,))}
-    >>> [str(group) for group in by_number(Input(name, *about) for name, about in ragged.items())]
+    >>> [str(group) for group in by_number(Input(name, *spec) for name, spec in ragged.items())]
     ['r: ragged int32 [?, ?] = r (values), r_1 (row_splits_0)']
     """
     by_name = {part.name: part for part in inputs}
     groups: list[Group] = []
+    # Every name that is not the numbered successor of another one starts a run.
     for name, part in by_name.items():
         if not ((match := _NUMBERED.fullmatch(name)) and match["name"] in by_name):
             run, number = [part], 1
@@ -183,28 +193,31 @@ def by_number(inputs: Iterable[Input]) -> list[Group]:
 
 
 def in_a_row(run: list[Input], by: str = "names") -> list[Group]:
-    """The groups in a row of inputs that came of one argument, which may be a dict of several
-    tensors.
+    """Return the groups in a run of inputs that belong to one argument, which may be a dict of
+    several tensors.
     """
-    groups, at = [], 0
-    while at < len(run) - 1:
-        if len(run) - at >= 3 and _fits_sparse(run[at : at + 3], exact=True):
-            groups.append(made(SPARSE, run[at : at + 3], by=by))
-            at += 3
+    # A sparse tensor is tried first: its three parts could also pass for the values of a ragged
+    # tensor and two row_splits, but its shapes contain the rank, which those of row_splits do not.
+    groups, start = [], 0
+    while start < len(run) - 1:
+        if len(run) - start >= 3 and _fits_sparse(run[start : start + 3], exact=True):
+            groups.append(made(SPARSE, run[start : start + 3], by=by))
+            start += 3
             continue
-        stop = at + 1
-        while _is_values(run[at]) and stop < len(run) and _is_splits(run[stop], run[at + 1]):
+        stop = start + 1
+        while _is_values(run[start]) and stop < len(run) and _is_splits(run[stop], run[start + 1]):
             stop += 1
-        if stop > at + 1:
-            groups.append(made(RAGGED, run[at:stop], by=by))
-        at = stop
+        if stop > start + 1:
+            groups.append(made(RAGGED, run[start:stop], by=by))
+        start = stop
     return groups
 
 
 def _fits_sparse(parts: list[Input], exact: bool) -> bool:
-    """Whether three inputs can be a sparse tensor. `exact` where only the shapes tell it from a
-    ragged one: TensorFlow writes the rank into the shapes of both the indices and the dense shape,
-    or into neither."""
+    """Return whether three inputs can be a sparse tensor. Without role names (`exact`) only the
+    shapes distinguish it from a ragged one: TensorFlow writes the rank into the shapes of both the
+    indices and the dense shape, or into neither.
+    """
     indices, values, shape = parts
     if indices.dtype not in _INTEGERS or shape.dtype not in _INTEGERS:
         return False

@@ -1,14 +1,13 @@
-"""What a model takes or gives under one name, and the plain tensors that stand for it in a
-signature.
+"""Specs: the kind, dtype and shape of a model's inputs and outputs.
 
-TensorFlow Serving knows dense tensors only. So a sparse or ragged tensor `x` travels as several,
-each with a name of its own:
+TensorFlow Serving accepts dense tensors only. A sparse or ragged tensor `x` is therefore sent as
+several dense tensors, its parts:
 
     sparse    x_indices int64 [?, rank]   x_values dtype [?]    x_dense_shape int64 [rank]
     ragged    x_values dtype [?, ...]     x_row_splits_0, x_row_splits_1, ...  int64 or int32 [?],
               from the outermost to the innermost
 
-These are the names that `export` gives; `groups` knows others too.
+`export` uses these names; `composite` also recognizes others.
 """
 
 from __future__ import annotations
@@ -22,16 +21,17 @@ from ..core import dtypes
 from ..core.dtypes import DTypeLike
 
 Shape = tuple[int | None, ...] | None
-"""None for a rank that is not known, and in it for a dimension that is not known."""
+"""None if the rank is unknown; a dimension is None if it is unknown or varies."""
 DENSE, SPARSE, RAGGED = "dense", "sparse", "ragged"
 KINDS = (DENSE, SPARSE, RAGGED)
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One named tensor of a signature.
+    """One named tensor of a signature, an input or an output.
 
-    >>> print(Input("x", "float32", (None, 3)))
+    >>> import tensorwire as tw
+    >>> print(tw.serving.Input("x", "float32", (None, 3)))
     x: float32 [?, 3]
     """
 
@@ -40,14 +40,15 @@ class Input:
     """A name of `core.dtypes`, or "string"."""
     shape: Shape = None
     kind: str = DENSE
-    """"sparse" or "ragged" where several tensors stand behind the one name, as SavedModels can say
-    of outputs, and those of TensorFlow 1 of inputs too. TensorFlow Serving can neither feed nor
-    fetch such a name."""
+    """"dense", or "sparse" or "ragged" if several tensors share the one name. SavedModels can
+    declare outputs like that, and those of TensorFlow 1 inputs, too. TensorFlow Serving can neither
+    feed nor fetch such a name."""
 
     def json(self) -> dict[str, Any]:
-        """Plain data.
+        """Return the input as JSON data.
 
-        >>> Input("x", "float32", (None, 3)).json()
+        >>> import tensorwire as tw
+        >>> tw.serving.Input("x", "float32", (None, 3)).json()
         {'dtype': 'float32', 'shape': [None, 3]}
         """
         shape = None if self.shape is None else list(self.shape)
@@ -61,7 +62,7 @@ class Input:
 
 
 def shown(shape: Shape) -> str:
-    """A shape for people.
+    """Return a shape as text for messages.
 
     >>> shown((None, 3)), shown(()), shown(None)
     ('[?, 3]', '[]', '[...]')
@@ -75,7 +76,7 @@ def shown(shape: Shape) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A dense, sparse or ragged tensor of some dtype and shape.
+    """The kind, dtype and shape of a tensor that a model takes or returns.
 
     >>> Spec.of(("ragged", "int64", [None, None]))
     Spec(kind='ragged', dtype='int64', shape=(None, None), ragged_rank=1, splits='int64')
@@ -90,12 +91,12 @@ class Spec:
 
     @classmethod
     def of(cls, given: object, name: str | None = None) -> Spec:
-        """From `(dtype, shape)`, from `(kind, dtype, shape)`, or from TensorFlow's TensorSpec,
-        SparseTensorSpec and RaggedTensorSpec.
+        """Return a spec from `(dtype, shape)`, `(kind, dtype, shape)` or TensorFlow's TensorSpec,
+        SparseTensorSpec or RaggedTensorSpec.
 
-        A ragged shape says which dimensions vary: [None, None] has one that does (the first is the
-        number of rows), [None, None, 3] one of vectors of 3, [None, 2, None] a second that varies
-        inside of rows of two.
+        In the shape of a ragged tensor, None after the first dimension marks a ragged dimension:
+        [None, None] is a list of rows of different lengths, [None, None, 3] has rows of vectors of
+        length 3, and in [None, 2, None] each row has two lists of different lengths.
 
         >>> Spec.of(("float32", [None, 3])).kind, Spec.of(("sparse", "int64", [None, 100])).kind
         ('dense', 'sparse')
@@ -120,10 +121,11 @@ class Spec:
         except EncodeError as error:
             raise error.add(tensor=name) from None
         raise EncodeError(
-            f'{given!r:.80} is no spec; say ("float32", [None, 3]), ("sparse", "float32", [None,'
-            ' 100]), ("ragged", "int64", [None, None]), or pass TensorFlow\'s TensorSpec,'
-            " SparseTensorSpec or RaggedTensorSpec",
+            f"invalid spec {given!r:.80}",
             tensor=name,
+            hint='use ("float32", [None, 3]), ("sparse", "float32", [None, 100]), ("ragged",'
+            ' "int64", [None, None]), or TensorFlow\'s TensorSpec, SparseTensorSpec or'
+            " RaggedTensorSpec",
         )
 
     @property
@@ -131,7 +133,7 @@ class Spec:
         return None if self.shape is None else len(self.shape)
 
     def parts(self, name: str) -> dict[str, Input]:
-        """The plain tensors that stand for it, by their role.
+        """Return the dense inputs that represent the tensor in a signature, by role.
 
         >>> [str(part) for part in Spec.of(("sparse", "float32", [None, 100])).parts("x").values()]
         ['x_indices: int64 [?, 2]', 'x_values: float32 [?]', 'x_dense_shape: int64 [2]']
@@ -159,7 +161,7 @@ class Spec:
 
 
 def dims(shape: object) -> Shape:
-    """A shape that somebody gave, in one form; -1 is as good as None.
+    """Return a shape given by the caller as a tuple; -1 means the same as None.
 
     >>> dims([None, 3]), dims(None), dims([-1])
     ((None, 3), None, (None,))
@@ -167,17 +169,17 @@ def dims(shape: object) -> Shape:
     if shape is None:
         return None
     if not isinstance(shape, Iterable) or isinstance(shape, (str, bytes)):
-        raise EncodeError(f"a shape is a list such as [None, 3], not {shape!r}")
-    found: list[int | None] = []
+        raise EncodeError(f"expected a shape such as [None, 3], got {shape!r}")
+    checked: list[int | None] = []
     for dim in shape:
         if dim is not None and (isinstance(dim, bool) or not hasattr(dim, "__index__") or dim < -1):
-            raise EncodeError(f"a dimension is a number, or None if it varies, not {dim!r}")
-        found.append(None if dim is None or dim == -1 else int(dim))
-    return tuple(found)
+            raise EncodeError(f"expected a dimension that is an integer or None, got {dim!r}")
+        checked.append(None if dim is None or dim == -1 else int(dim))
+    return tuple(checked)
 
 
 def dtype_name(dtype: DTypeLike) -> str:
-    """The name of a dtype, of strings too.
+    """Return the name of a dtype, or "string".
 
     >>> dtype_name("float"), dtype_name(bytes)
     ('float32', 'string')
@@ -189,7 +191,9 @@ _FOREIGN = {"TensorSpec": DENSE, "SparseTensorSpec": SPARSE, "RaggedTensorSpec":
 
 
 def _foreign(spec: Any) -> Spec:
-    """TensorFlow's own, known by its type: it need not be imported here."""
+    """Convert one of TensorFlow's specs. The class is recognized by its name, so that TensorFlow is
+    not imported.
+    """
     kind = _FOREIGN[type(spec).__name__]
     shape = None if spec.shape.rank is None else tuple(spec.shape.as_list())
     if kind == RAGGED:
@@ -202,11 +206,11 @@ def _foreign(spec: Any) -> Spec:
 
 
 def _ragged_rank(shape: Shape) -> int:
-    """The last dimension that varies is the innermost partition."""
+    """Return the number of the last dimension that varies, which is the innermost partition."""
     varying = [number for number, dim in enumerate(shape or ()) if dim is None and number]
     if not varying:
         raise EncodeError(
-            f"nothing in the shape {shown(shape)} of a ragged tensor varies; write None for the"
-            " dimensions that do, as in [None, None]"
+            f"the ragged shape {shown(shape)} has no ragged dimension",
+            hint="use None for each ragged dimension after the first, as in [None, None]",
         )
     return varying[-1]

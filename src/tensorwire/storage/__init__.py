@@ -1,16 +1,16 @@
-"""Where bytes live, by path or URL: local files, buckets (`s3://`, `gs://`, `az://`), web servers,
-and whatever fsspec knows.
+"""Files and objects by path or URL: local files, buckets (`s3://`, `gs://`, `az://`), web servers,
+and every file system of fsspec.
 
-    find is_pattern        which files a pattern means
-    stat stats listing     what is there: FileEntry(path, size, stamp)
-    source                 reads at any place; of an object by range requests
-    reader                 reads in order, with read-ahead in the background for objects
-    writer write_bytes     whole or not at all
+    find is_pattern        the files that match a glob pattern
+    stat stats listing     metadata: FileEntry(path, size, stamp)
+    source                 random access; range requests for objects
+    reader                 sequential access, with background prefetch for objects
+    writer write_bytes     atomic writes: the whole file or nothing
     read_bytes delete join is_url
 
-All of them take a path as they take a URL. obstore and fsspec are imported when the first URL is
-used. Credentials come from the standard places alone (docs/cloud.md), and no message has a secret
-in it.
+All functions accept a local path or a URL. obstore and fsspec are imported when the first URL is
+used. Credentials come only from the standard places (docs/cloud.md), and no error message contains
+a secret.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import IO, Any, TypeVar
 
-from .._errors import EncodeError, LimitError
+from .._errors import LimitError, UsageError
 from ..core import memory
 from . import files, local
 from .glob import find, is_pattern
@@ -58,14 +58,14 @@ __all__ = [
 
 
 def _store(url: str) -> Store:
-    """The store that keeps the bytes behind a URL."""
+    """Return the store for a URL."""
     from . import remote
 
     return remote.store(url)
 
 
 def stat(path: str) -> FileEntry | None:
-    """The size and stamp of one file or object; None if there is none.
+    """Return the size and stamp of a file or object, or None if it does not exist.
 
     >>> stat("no such file") is None
     True
@@ -74,44 +74,44 @@ def stat(path: str) -> FileEntry | None:
 
 
 def stats(paths: Iterable[str]) -> dict[str, FileEntry]:
-    """Those of many names that are there; a folder in a bucket is asked once for what it has, if
-    more than a few are in it.
-    """
-    found: dict[str, FileEntry] = {}
+    """Return the entries of the paths that exist, by path."""
+    entries: dict[str, FileEntry] = {}
     folders: dict[str, list[str]] = {}
     for path in paths:
         folders.setdefault(path.rpartition("/")[0] if is_url(path) else "", []).append(path)
     for folder, names in folders.items():
+        # One listing of a bucket's folder is cheaper than a request for each of many objects. Web
+        # servers cannot list.
         if folder and len(names) > _FEW and not folder.startswith(("http:", "https:")):
             wanted = set(names)
-            found.update(
+            entries.update(
                 (entry.path, entry)
                 for entry in _store(folder).level(folder)[1]
                 if entry.path in wanted
             )
         else:
-            found.update((path, entry) for path in names if (entry := stat(path)) is not None)
-    return found
+            entries.update((path, entry) for path in names if (entry := stat(path)) is not None)
+    return entries
 
 
 def check_replaceable(path: str, overwrite: bool) -> None:
     """Raise FileExistsError if a file or object exists at `path` and `overwrite` is False.
 
-    Everything but `tw.save`, which replaces its file by design, asks here before it writes.
+    Every function that writes calls it first, except `tw.save`, which replaces its file by design.
     """
     if not overwrite and stat(path) is not None:
         raise FileExistsError(f"{shown(path)} exists already; overwrite=True replaces it")
 
 
 _FEW = 4
+"""Up to this number of objects in a folder, each is looked up by a request of its own."""
 _TOGETHER = 16
+"""Concurrent requests of `side_by_side`."""
 _T = TypeVar("_T")
 
 
 def side_by_side(work: Callable[[str], _T], paths: Sequence[str]) -> list[_T]:
-    """What `work` makes of each path. Objects are asked for several at once, as each is a request,
-    and mostly waiting.
-    """
+    """Return `work(path)` for each path, in order; for objects the calls run in a thread pool."""
     if len(paths) < 2 or not is_url(paths[0]):
         return [work(path) for path in paths]
     from concurrent.futures import ThreadPoolExecutor
@@ -121,7 +121,7 @@ def side_by_side(work: Callable[[str], _T], paths: Sequence[str]) -> list[_T]:
 
 
 def absolute(path: str) -> str:
-    """A path that does not hang on the present folder; a URL is one.
+    """Return an absolute path; a URL is returned unchanged.
 
     >>> absolute("/data/a"), absolute("s3://bucket/a")
     ('/data/a', 's3://bucket/a')
@@ -130,7 +130,7 @@ def absolute(path: str) -> str:
 
 
 def names_within(folder: str, suffix: str) -> set[str]:
-    """The names in a folder that end so.
+    """Return the names in a folder that end with `suffix`.
 
     >>> import tempfile
     >>> folder = tempfile.mkdtemp()
@@ -139,22 +139,24 @@ def names_within(folder: str, suffix: str) -> set[str]:
     {'a.json'}
     """
     if is_url(folder):
-        found: Iterable[FileEntry] = _store(folder).level(folder)[1]
+        entries: Iterable[FileEntry] = _store(folder).level(folder)[1]
     else:
-        found = local.within(local_path(folder), lambda name: name.endswith(suffix))
-    return {entry.path.rpartition("/")[2] for entry in found if entry.path.endswith(suffix)}
+        entries = local.within(local_path(folder), lambda name: name.endswith(suffix))
+    return {entry.path.rpartition("/")[2] for entry in entries if entry.path.endswith(suffix)}
 
 
 def listing(prefix: str) -> list[FileEntry]:
-    """Every file below a folder, however deep, sorted by path; nothing is no error."""
+    """Return every file below a folder, recursively, sorted by path; empty if it does not exist."""
     if not is_url(prefix):
         return local.listing(local_path(prefix))
     return sorted(_store(prefix).walk(prefix))
 
 
 def opened(path: str, *, ahead: bool = False, known: FileEntry | None = None) -> OpenedObject:
-    """`source` for those who read in order (`ahead=True`: the next bytes are fetched while these
-    are used), or know the entry already.
+    """Open a file or object for reading.
+
+    `ahead=True` prefetches in the background, for sequential access. `known` is the entry, if the
+    caller has it already: it saves a request.
     """
     if not is_url(path):
         return local.LocalSource(local_path(path))
@@ -172,8 +174,9 @@ def opened(path: str, *, ahead: bool = False, known: FileEntry | None = None) ->
 
 
 def source(path: str) -> OpenedObject:
-    """Bytes that can be read at any place; of an object by range requests, which fail if it is
-    replaced meanwhile.
+    """Open a file or object for random access.
+
+    An object is read by range requests, which fail if it is replaced while it is open.
 
     >>> import tempfile
     >>> path = join(tempfile.mkdtemp(), "a")
@@ -186,16 +189,16 @@ def source(path: str) -> OpenedObject:
 
 
 def source_of(where: object, mmap: bool = False) -> files.Source:
-    """`files.source`, which takes a path, bytes or a file object, for URLs too."""
+    """Return the Source for a path, a URL, bytes, or a file object."""
     if not is_url(where):
         return files.source(where, mmap)
     if mmap:
-        raise EncodeError("mmap=True is for local files", path=shown(where))
+        raise UsageError("mmap=True works for local files only", path=shown(where))
     return opened(where)
 
 
 def read_whole(path: str) -> bytes | memoryview:
-    """A whole file in fresh memory, however large; of an object by requests side by side."""
+    """Read a whole file into new memory; a large object is read by concurrent range requests."""
     if not is_url(path):
         return files.read_file(path)
     with opened(path) as file:
@@ -203,7 +206,7 @@ def read_whole(path: str) -> bytes | memoryview:
 
 
 def reader(path: str) -> IO[bytes]:
-    """A binary file object that reads in order (and can seek)."""
+    """Return a binary file object for sequential reads; it can seek."""
     if not is_url(path):
         return open(local_path(path), "rb")
     from . import object_reader
@@ -214,12 +217,12 @@ def reader(path: str) -> IO[bytes]:
 def writer(
     path: str, *, if_absent: bool = False, durable: bool = True
 ) -> AbstractContextManager[IO[bytes]]:
-    """A binary file object for a new file or object, which is there, whole, when the `with` block
-    ends; after an error nothing is.
+    """Return a binary file object for a new file or object.
 
-    `if_absent=True` raises FileExistsError if something is there already, also if it came in the
-    meantime. Objects past 64 MiB, and stores of fsspec, cannot promise that last part: they are
-    looked for before, and again just before the end.
+    The file appears, complete, when the `with` block ends; after an error it does not appear.
+    `if_absent=True` raises FileExistsError if the file exists, even if another process has created
+    it in the meantime. For objects above 64 MiB, and for stores of fsspec, the check is not atomic:
+    it runs at the start and again just before the end.
     """
     if not is_url(path):
         return local.writing(local_path(path), if_absent, durable)
@@ -229,17 +232,17 @@ def writer(
 
 
 def read_bytes(path: str, most: int) -> bytes:
-    """A whole small file; LimitError if it has more than `most` bytes."""
+    """Read a whole small file; raise LimitError if it has more than `most` bytes."""
     with opened(path) as file:
         if file.size > most:
             raise LimitError(
-                f"{file.size} bytes, and at most {most} were expected", path=shown(path)
+                f"the file has {file.size} bytes, the limit is {most}", path=shown(path)
             )
         return bytes(file.read_at(0, file.size)) if file.size else b""
 
 
 def write_bytes(path: str, data: Any, *, if_absent: bool = False, durable: bool = True) -> None:
-    """Makes a file or object hold exactly these bytes: one request for an object."""
+    """Write a file or object atomically; an object takes one request."""
     if is_url(path):
         _store(path).put(path, memory.flat(data), if_absent)
         return
@@ -248,7 +251,7 @@ def write_bytes(path: str, data: Any, *, if_absent: bool = False, durable: bool 
 
 
 def delete(path: str) -> None:
-    """Removes one file or object; it is no error if there is none."""
+    """Delete a file or object; do nothing if it does not exist."""
     if is_url(path):
         _store(path).delete(path)
     else:

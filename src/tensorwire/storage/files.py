@@ -1,7 +1,18 @@
-"""Bytes at rest: where they are read from, and how a file is replaced whole or not at all.
+"""Sources of bytes (files, memory, file objects), and atomic replacement of files.
 
-A Source has `size`, `read_at(offset, n)` and `close()`; any number of threads may read from it at
-once.
+A Source has `size`, `read_at(offset, n)` and `close()`; any number of threads may read from it
+concurrently.
+
+A file is replaced atomically (`replacing`):
+
+1. A temporary file is created in the same folder, under a random name, and locked.
+2. The caller writes to it, and its bytes are synced to disk.
+3. A rename puts it in the place of the old file. Readers see the old bytes or the new bytes; a
+   reader that has the old file open or mapped keeps it.
+4. The folder is synced, so that the rename survives a power cut.
+
+After an error the temporary file is removed. If the process is killed, the next writer in the same
+folder removes it: see "Temporary files" below.
 """
 
 from __future__ import annotations
@@ -23,36 +34,37 @@ from .._errors import TruncatedError, UsageError
 from ..core import memory
 
 SMALL = memory.TINY + 64
-"""Up to this size all tensors of a file are tiny: no header of ours is shorter than 64 bytes."""
+"""A file of this size has tiny tensors only, because no header that we write is below 64 bytes."""
 _VECTOR = 1000
-"""Buffers in one system call; the kernel's own ceiling is 1024."""
+"""Buffers in one system call; the kernel's limit is 1024."""
 TEMPORARY = ".tensorwire"
-"""The suffix of temporary siblings."""
+"""The suffix of temporary files."""
 _OURS = re.compile(r"\..*\.[0-9a-f]{16}" + re.escape(TEMPORARY), re.S)
 _NAME = 50
-"""Characters of the target's name in the temporary's: at most 200 bytes, so that the whole stays
-under 255.
+"""Characters of the target's name in the temporary name: at most 200 bytes in UTF-8, so that the
+whole name stays below the limit of 255 bytes.
 """
 _SWEEP_REST = 20
-"""After a sweep the next one waits this many times as long as it took."""
+"""The pause between two sweeps of a folder, as a multiple of the time that the last one took."""
 _FOLDERS = 1000
 _next_sweep: dict[str, float] = {}
+"""The earliest time of the next sweep, by folder; cleared when it has `_FOLDERS` entries."""
 
 
 class Source(Protocol):
-    """Bytes that can be read at any place."""
+    """Bytes with random access."""
 
     size: int
     path: str | None
 
     def read_at(self, offset: int, count: int) -> memoryview:
-        """Exactly so many bytes; TruncatedError if they are not there."""
+        """Read exactly `count` bytes; raise TruncatedError if the source ends before."""
 
     def close(self) -> None: ...
 
 
 class BytesSource:
-    """Bytes in memory: reading is a view."""
+    """Bytes in memory; reading returns a view."""
 
     def __init__(self, data: Any, path: str | None = None) -> None:
         self.view, self.path = memory.flat(data), path
@@ -63,25 +75,24 @@ class BytesSource:
         return self.view[offset : offset + count]
 
     def close(self) -> None:
-        """Nothing of ours is open: arrays keep the memory alive as long as they need it."""
+        """Do nothing: arrays keep the memory alive as long as they need it."""
 
 
 def _opened(path: str | os.PathLike[str]) -> tuple[int, int]:
-    """(the descriptor of a file, its size). A folder can be opened, and would fail later without
-    its name.
-    """
+    """Open a file and return (descriptor, size)."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    found = os.fstat(fd)
-    if stat.S_ISDIR(found.st_mode):
+    status = os.fstat(fd)
+    # A folder can be opened too, and would fail at the first read, with an error without a path.
+    if stat.S_ISDIR(status.st_mode):
         os.close(fd)
         raise IsADirectoryError(
-            errno.EISDIR, "this is a folder; name a file in it", os.fspath(path)
+            errno.EISDIR, "expected a file, found a folder; pass a file in it", os.fspath(path)
         )
-    return fd, found.st_size
+    return fd, status.st_size
 
 
 class FileSource:
-    """A file, read by `pread` into fresh memory that starts at a multiple of 64."""
+    """A file that is read by `pread` into new memory, aligned to 64 bytes."""
 
     _fd = -1
 
@@ -95,7 +106,7 @@ class FileSource:
         return view
 
     def read_into(self, offset: int, buffer: Any) -> None:
-        """Fills a buffer of bytes, for those who have made the memory themselves."""
+        """Fill a buffer that the caller has allocated."""
         if self._fd < 0:
             raise ValueError(f"{self.path} is closed")
         count = len(buffer)
@@ -107,7 +118,7 @@ class FileSource:
             done += got
 
     def read_bytes(self, offset: int, count: int) -> bytes:
-        """The same as bytes, for a little at a time."""
+        """Read exactly `count` bytes as a bytes object: faster than `read_at` for a few bytes."""
         if self._fd < 0:
             raise ValueError(f"{self.path} is closed")
         data = os.pread(self._fd, count, offset)
@@ -119,8 +130,9 @@ class FileSource:
         return data
 
     def read_some(self, offset: int, buffer: Any) -> int:
-        """Fills a buffer as far as the file goes now, which may be further than when it was opened;
-        0 at its end.
+        """Read into a buffer up to the current end of the file; return the count, 0 at the end.
+
+        The file may have grown since it was opened.
         """
         if self._fd < 0:
             raise ValueError(f"{self.path} is closed")
@@ -131,7 +143,7 @@ class FileSource:
         if fd >= 0:
             os.close(fd)
 
-    # at the end of the interpreter `os` may be gone
+    # At interpreter shutdown `os` may be gone, so `close` is bound when the class is created.
     def __del__(self, close: Any = os.close) -> None:
         if self._fd >= 0:
             close(self._fd)
@@ -139,8 +151,9 @@ class FileSource:
 
 
 def read_file(path: str | os.PathLike[str]) -> bytes | memoryview:
-    """A whole file in fresh memory; as bytes if it is so small that whatever is decoded from it
-    will be a copy anyway.
+    """Read a whole file into new memory.
+
+    A small file comes as bytes, since values decoded from it are copies anyway.
     """
     fd, size = _opened(path)
     try:
@@ -156,10 +169,12 @@ def read_file(path: str | os.PathLike[str]) -> bytes | memoryview:
 
 
 def map_file(path: str | os.PathLike[str]) -> BytesSource:
-    """A private, read-only mapping, for files that nobody truncates meanwhile: touching a page that
-    is gone kills the process.
+    """Map a file into memory, private and read-only.
+
+    The file must not be truncated meanwhile: access to a page beyond its end kills the process.
     """
     with open(path, "rb") as file:
+        # The system refuses to map an empty file.
         if os.fstat(file.fileno()).st_size == 0:
             return BytesSource(b"", os.fspath(path))
         mapping = _mmap.mmap(file.fileno(), 0, flags=_mmap.MAP_PRIVATE, prot=_mmap.PROT_READ)
@@ -167,7 +182,7 @@ def map_file(path: str | os.PathLike[str]) -> BytesSource:
 
 
 class StreamSource:
-    """A file object that can seek, one read at a time."""
+    """A seekable file object; a lock lets one thread at a time seek and read."""
 
     def __init__(self, stream: Any) -> None:
         self.path: str | None = None
@@ -183,18 +198,21 @@ class StreamSource:
         return out.data
 
     def close(self) -> None:
-        """The stream belongs to whoever opened it."""
+        """Do nothing: the caller closes the stream."""
 
 
 def _check(source: Source, offset: int, count: int, end: int) -> None:
+    """Raise TruncatedError if a read goes beyond the end."""
     if offset + count > end:
         raise TruncatedError(
-            f"{count} bytes wanted, and the file ends at {end}", path=source.path, offset=offset
+            f"expected {count} bytes, but the file ends at byte {end}",
+            path=source.path,
+            offset=offset,
         )
 
 
 def source(where: object, mmap: bool = False) -> Source:
-    """The Source for a path, bytes, or a file object."""
+    """Return the Source for a path, bytes, or a file object."""
     if isinstance(where, (str, os.PathLike)):
         return map_file(where) if mmap else FileSource(where)
     if hasattr(where, "read"):
@@ -204,17 +222,18 @@ def source(where: object, mmap: bool = False) -> Source:
 
 
 def check_binary(stream: Any, mode: str) -> None:
-    """Raise UsageError for a file object that was opened as text; `mode` is the right one."""
+    """Raise UsageError for a file object in text mode; `mode` is the right one."""
     if isinstance(stream, io.TextIOBase):
         raise UsageError(
-            "a file object in text mode; tensors are bytes",
+            "expected a binary file object, found one in text mode",
             hint=f'open it in binary mode: open(path, "{mode}")',
         )
 
 
 def fill(stream: Any, buffer: Any) -> int:
-    """Reads from a socket or file object until the buffer is full or the stream ends; returns how
-    much.
+    """Read from a socket or file object until the buffer is full or the stream ends.
+
+    Returns the number of bytes read.
     """
     rest, done = memoryview(buffer), 0
     into = getattr(stream, "recv_into", None) or getattr(stream, "readinto", None)
@@ -222,7 +241,7 @@ def fill(stream: Any, buffer: Any) -> int:
         if into is not None:
             count = into(rest[done:])
             if count is None:
-                raise BlockingIOError("the stream is not blocking, and had nothing")
+                raise BlockingIOError("expected a blocking stream: a non-blocking read had no data")
         else:
             piece = stream.read(len(rest) - done)
             count = len(piece)
@@ -234,17 +253,17 @@ def fill(stream: Any, buffer: Any) -> int:
 
 
 def write_all(stream: Any, part: Any) -> None:
-    """Writes all of a buffer; raw streams may take less than they are given."""
+    """Write a whole buffer; raw streams may accept only a part of it at a time."""
     rest = memoryview(part)
     while len(rest):
         count = stream.write(rest)
         if count is None:
-            raise BlockingIOError("the stream is not blocking, and took nothing")
+            raise BlockingIOError("expected a blocking stream: a non-blocking write took no data")
         rest = rest[count:]
 
 
 def replace(path: str | os.PathLike[str], chunks: Sequence[Any], durable: bool = True) -> None:
-    """Makes `path` hold exactly these bytes, or leaves it as it was; see `replacing`."""
+    """Replace the contents of `path` atomically; see `replacing`."""
     with replacing(path, durable) as fd:
         write_vector(fd, chunks)
 
@@ -253,14 +272,14 @@ def replace(path: str | os.PathLike[str], chunks: Sequence[Any], durable: bool =
 def replacing(
     path: str | os.PathLike[str], durable: bool = True, if_absent: bool = False
 ) -> Iterator[int]:
-    """A descriptor to write a new file through, which takes the place of `path` at the end, and is
-    gone after an error.
+    """Yield a descriptor of a temporary file that replaces `path` when the `with` block ends.
 
-    A temporary sibling, fsync, rename, fsync of the folder. `durable=False` skips both fsyncs:
-    still whole or not at all for every reader, but a power cut may bring the old file back, or an
-    empty one on some file systems. `if_absent` raises FileExistsError if there is one.
+    After an error the temporary file is removed and `path` is unchanged. `durable=False` skips both
+    fsync calls: readers still see the old file or the new one, but a power cut may bring the old
+    file back, or an empty one on some file systems. `if_absent=True` raises FileExistsError if the
+    file exists.
     """
-    # a link stays a link
+    # A symbolic link stays one: its target is replaced.
     target = os.path.realpath(path) if os.path.islink(path) else os.fspath(path)
     with _sibling(target) as (fd, temporary):
         yield fd
@@ -275,29 +294,31 @@ def replacing(
         try:
             sync_folder(target)
         except OSError as error:
-            why = (
-                f"{error.strerror}; the new file is in place, but a power cut may undo that: its"
-                " folder could not be synced"
+            reason = (
+                f"{error.strerror}: the new file is in place, but its folder could not be synced,"
+                " so a power cut may bring the old file back"
             )
-            raise OSError(error.errno, why, target) from error
+            raise OSError(error.errno, reason, target) from error
 
 
 @contextlib.contextmanager
 def _blaming(target: str) -> Iterator[None]:
-    """Name the file that the caller knows in an OSError, not its temporary sibling."""
+    """Replace the temporary file's path in an OSError by the path that the caller has passed."""
     try:
         yield
     except OSError as error:
         if error.errno == errno.ENOENT:
             raise FileNotFoundError(
-                errno.ENOENT, "no such folder", os.path.dirname(target) or "."
+                errno.ENOENT, "folder does not exist", os.path.dirname(target) or "."
             ) from None
         raise OSError(error.errno, error.strerror, target) from None
 
 
 def _claim(temporary: str, target: str) -> None:
-    """Renames, unless the name is taken. A link fails then, unlike a rename; a file system without
-    links is only asked before.
+    """Rename a temporary file; raise FileExistsError if the target exists.
+
+    A rename would replace the target, but creating a hard link fails if it exists. On file systems
+    without hard links the check is not atomic.
     """
     try:
         os.link(temporary, target)
@@ -311,7 +332,7 @@ def _claim(temporary: str, target: str) -> None:
 
 
 def sync_folder(path: str) -> None:
-    """Makes the name of a new file as durable as its bytes."""
+    """Sync the folder of a file, so that its name is as durable as its bytes."""
     folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(folder)
@@ -319,16 +340,20 @@ def sync_folder(path: str) -> None:
         os.close(folder)
 
 
-# Temporary siblings. 1. The name is random and the file is opened exclusively, so nothing that was
-# put there before is written to. 2. The mode is what the umask gives, or that of the file to be
-# replaced. 3. A living writer holds a lock on its temporary. What has our suffix and no lock was
-# left by a killed writer, and the next writer in the same folder removes it. 4. A sweeper may lock
-# a file between its creation and its writer's lock: then the writer takes another name.
+# Temporary files
+#
+# 1. The name is random and the file is opened exclusively, so no existing file or link is written
+#    to.
+# 2. The mode is that of the file to be replaced; for a new file the umask decides.
+# 3. A writer holds a lock on its temporary file. A file with our suffix and without a lock was left
+#    by a killed writer, and the next writer in the same folder removes it (`sweep`).
+# 4. A sweep may lock and remove a new file before its writer locks it. Then the writer's lock
+#    fails, or the file is no longer at its path, and the writer tries another name.
 
 
 @contextlib.contextmanager
 def _sibling(target: str) -> Iterator[tuple[int, str]]:
-    """A locked temporary file next to the target, gone after an error."""
+    """Yield (descriptor, path) of a locked temporary file; remove it after an error."""
     folder, name = os.path.split(target)
     with _blaming(target):
         mode = _replaceable_mode(target)
@@ -357,22 +382,25 @@ def _sibling(target: str) -> Iterator[tuple[int, str]]:
 
 
 def _replaceable_mode(target: str) -> int | None:
-    """The mode of the file that is to be replaced; None if there is none. Devices, pipes and
-    folders are not replaced.
+    """Return the mode of the file to be replaced, or None if it does not exist.
+
+    Raises OSError for folders, devices and pipes, which are never replaced.
     """
     try:
         mode = os.stat(target).st_mode
     except FileNotFoundError:
         return None
     if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, "a folder, not a file", target)
+        raise IsADirectoryError(errno.EISDIR, "cannot replace a folder by a file", target)
     if not stat.S_ISREG(mode):
-        raise FileExistsError(errno.EEXIST, "not a regular file, so it is not replaced", target)
+        raise FileExistsError(
+            errno.EEXIST, "cannot replace a device, pipe or socket by a file", target
+        )
     return stat.S_IMODE(mode)
 
 
 def _lock(fd: int, path: str) -> bool:
-    """Whether this process now holds the lock, and the file is still the one at that path."""
+    """Lock a file without waiting; return whether it is locked and still the file at that path."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return os.path.samestat(os.fstat(fd), os.lstat(path))
@@ -381,7 +409,7 @@ def _lock(fd: int, path: str) -> bool:
 
 
 def _sweep_sometimes(folder: str) -> None:
-    """`sweep`, unless the last one was just now: a large folder is not listed at every save."""
+    """Sweep a folder, but not at every save: listing a large folder takes time."""
     start = time.monotonic()
     if start < _next_sweep.get(folder, 0.0):
         return
@@ -401,15 +429,17 @@ def sweep(folder: str) -> None:
 
 
 def _remove_leftover(path: str) -> None:
-    """Remove a temporary unless it is locked, linked elsewhere, another user's, or not a regular
-    file.
+    """Remove a temporary file, unless it is locked, has other links, belongs to another user, or is
+    not a regular file.
     """
     with contextlib.suppress(OSError):
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            about = os.fstat(fd)
+            status = os.fstat(fd)
             ours = (
-                stat.S_ISREG(about.st_mode) and about.st_nlink == 1 and about.st_uid == os.geteuid()
+                stat.S_ISREG(status.st_mode)
+                and status.st_nlink == 1
+                and status.st_uid == os.geteuid()
             )
             if ours and _lock(fd, path):
                 os.unlink(path)
@@ -418,7 +448,7 @@ def _remove_leftover(path: str) -> None:
 
 
 def write_vector(fd: int, chunks: Sequence[Any]) -> None:
-    """Many buffers in few system calls."""
+    """Write many buffers with few system calls."""
     for start in range(0, len(chunks), _VECTOR):
         batch = [memoryview(chunk) for chunk in chunks[start : start + _VECTOR]]
         while batch:

@@ -1,4 +1,4 @@
-"""Every other kind of URL, by fsspec: as good as what it has for that scheme."""
+"""The store for all URL schemes that obstore does not have, by fsspec."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from .._errors import EncodeError
+from .._errors import UsageError
 from .._optional import require
 from ..core.memory import flat
-from .errors import told
+from .errors import translating
 from .urls import FileEntry, shown
 
 _STAMPS = (
@@ -28,19 +28,21 @@ _STAMPS = (
 _SPOOLED = 8 << 20
 
 
-class OtherStore:
-    """Any file system of fsspec."""
+class FsspecStore:
+    """The file systems of fsspec, for any scheme."""
 
     def _place(self, url: str) -> tuple[Any, str]:
+        """Return (file system, path) for a URL."""
         core = require("fsspec.core", extra="cloud")
         scheme = url.partition("://")[0]
         registry = require("fsspec.registry", extra="cloud")
         if scheme.rpartition("::")[2] not in {*registry.known_implementations, *registry.registry}:
-            raise EncodeError(
-                f"nothing here knows {scheme}://: s3, gs, az, http, https, and what fsspec knows",
+            raise UsageError(
+                f"unsupported URL scheme {scheme!r} (supported: s3, gs, az, http, https, and the"
+                " schemes of fsspec)",
                 path=shown(url),
             )
-        with told(url):
+        with translating(url):
             return core.url_to_fs(url)  # type: ignore[no-any-return]
 
     def _entry(self, info: Any, url: str) -> FileEntry:
@@ -50,7 +52,7 @@ class OtherStore:
     def stat(self, url: str) -> FileEntry | None:
         fs, path = self._place(url)
         try:
-            with told(url):
+            with translating(url):
                 info = fs.info(path)
         except FileNotFoundError:
             return None
@@ -58,7 +60,7 @@ class OtherStore:
 
     def get_into(self, entry: FileEntry, start: int, buffer: memoryview) -> int:
         fs, path = self._place(entry.path)
-        with told(entry.path):
+        with translating(entry.path):
             data = fs.cat_file(path, start=start, end=start + len(buffer))
         count = min(len(data), len(buffer))
         buffer[:count] = flat(data)[:count]
@@ -66,7 +68,7 @@ class OtherStore:
 
     def put(self, url: str, data: memoryview, if_absent: bool) -> None:
         fs, path = self._place(url)
-        with told(url):
+        with translating(url):
             if if_absent and fs.exists(path):
                 raise FileExistsError(path)
             self._folders(fs, path)
@@ -74,12 +76,12 @@ class OtherStore:
 
     def upload(self, url: str, parts: Iterable[Any]) -> None:
         fs, path = self._place(url)
-        # so that nothing is there before all of it is
+        # fsspec may show a file before it is complete, so the parts are collected first.
         with tempfile.SpooledTemporaryFile(_SPOOLED, prefix="tensorwire-") as file:
             for part in parts:
                 file.write(part)
             file.seek(0)
-            with told(url):
+            with translating(url):
                 self._folders(fs, path)
                 try:
                     with fs.open(path, "wb") as target:
@@ -90,38 +92,38 @@ class OtherStore:
                     raise
 
     def _folders(self, fs: Any, path: str) -> None:
-        """File systems need the folder; stores have none to make."""
+        """Create the folder of a path, where the file system has folders."""
         with contextlib.suppress(Exception):
             fs.makedirs(path.rpartition("/")[0], exist_ok=True)
 
     def delete(self, url: str) -> None:
         fs, path = self._place(url)
-        with contextlib.suppress(FileNotFoundError), told(url):
+        with contextlib.suppress(FileNotFoundError), translating(url):
             fs.rm_file(path)
 
     def level(self, url: str) -> tuple[list[str], list[FileEntry]]:
         fs, path = self._place(url)
         try:
-            with told(url):
-                found = fs.ls(path, detail=True)
+            with translating(url):
+                infos = fs.ls(path, detail=True)
         except FileNotFoundError:
             return [], []
-        folders = [_below(url, path, info["name"]) for info in found if info["type"] == "directory"]
+        folders = [_below(url, path, info["name"]) for info in infos if info["type"] == "directory"]
         return folders, [
             self._entry(info, _below(url, path, info["name"]))
-            for info in found
+            for info in infos
             if info["type"] != "directory"
         ]
 
     def walk(self, url: str) -> Iterator[FileEntry]:
         fs, path = self._place(url)
-        with told(url):
-            found = fs.find(path, detail=True)
-        return (self._entry(info, _below(url, path, info["name"])) for info in found.values())
+        with translating(url):
+            infos = fs.find(path, detail=True)
+        return (self._entry(info, _below(url, path, info["name"])) for info in infos.values())
 
 
 def _below(url: str, path: str, name: str) -> str:
-    """The URL of a name that was found below a folder, spelt as the folder's is.
+    """Return the URL of a name below a folder, with the folder's own spelling.
 
     >>> _below("memory://data", "/data", "/data/a")
     'memory://data/a'

@@ -1,12 +1,11 @@
-"""Files that belong together: members, and an index that names them. All of them are replaced, or
-none is.
+"""Generations: a set of files (members and an index that names them) that is replaced atomically.
 
-1. Members are written to temporaries, and then get names that no file has (`if_absent`).
+1. Members are written to temporary files, and then get names that no file has (`if_absent`).
 2. The index replaces the old index in one step. Until then readers follow the old index to the
-old members.
-3. The stale members are removed: those of the old index, and those that a killed writer left.
+   old members.
+3. Stale members are removed: those of the old index, and those that a killed writer left.
 
-A process that dies before step 2 leaves the old generation, and one that dies after it the new one.
+A process that dies before step 2 leaves the old generation; after step 2 it leaves the new one.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from . import files, local
 class Generation:
     """The new members and the new index of one writer.
 
-    Leaving the `with` block without `publish` removes the temporaries.
+    Leaving the `with` block by an error, without `publish`, removes the temporary files.
     """
 
     def __init__(self, index: str, durable: bool = True) -> None:
@@ -32,38 +31,40 @@ class Generation:
         self._members: dict[str, os.stat_result] = {}
 
     def member(self, path: str) -> int:
-        """A descriptor to write a new member through, which appears at `path` when the generation
-        is published.
-        """
+        """Return a descriptor to write a new member to; it appears at `path` on `publish`."""
         fd = self._stack.enter_context(files.replacing(path, self._durable, if_absent=True))
         self._members[path] = os.fstat(fd)
         return fd
 
     def publish(self, index: Sequence[Any], stale: Callable[[], Iterable[str]]) -> None:
-        """Gives the members their names, replaces the index with these bytes, and removes the
-        files that `stale` names then.
+        """Give the members their names, replace the index with these bytes, and remove the files
+        that `stale` returns afterwards.
         """
         with _exclusive(os.path.dirname(self._index)):
             try:
                 self._stack.close()
                 files.replace(self._index, index, self._durable)
             except BaseException:
-                if not self._is_published(index):  # it is if only the last fsync failed
+                # If only the last fsync has failed, the new index is in place and needs its
+                # members.
+                if not self._is_published(index):
                     self._remove_members()
                 raise
             for path in stale():
                 local.delete(path)
 
     def _remove_members(self) -> None:
-        """Remove the members that have their names already, and no file of anybody else that took
-        such a name meanwhile.
+        """Remove the members that have their names already.
+
+        A file that another process has created under such a name meanwhile is kept.
         """
-        for path, about in self._members.items():
+        for path, status in self._members.items():
             with contextlib.suppress(OSError):
-                if os.path.samestat(os.lstat(path), about):
+                if os.path.samestat(os.lstat(path), status):
                     os.unlink(path)
 
     def _is_published(self, index: Sequence[Any]) -> bool:
+        """Return whether the index file has these bytes."""
         try:
             with open(self._index, "rb") as file:
                 return file.read() == b"".join(index)
@@ -80,12 +81,14 @@ class Generation:
 
 @contextlib.contextmanager
 def _exclusive(folder: str) -> Iterator[None]:
-    """Lets one process at a time publish in a folder, so that a writer never removes what another
-    is about to name in its index.
+    """Hold a lock on a folder, so that only one process at a time publishes in it.
+
+    Without it a writer could remove members that another is about to name in its index.
     """
     descriptor = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with contextlib.suppress(OSError):  # some network file systems have no locks
+        # Some network file systems have no locks; there concurrent writers are not protected.
+        with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:

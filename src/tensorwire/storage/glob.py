@@ -1,11 +1,13 @@
-"""Which files a pattern means, on this machine and in buckets.
+"""Glob patterns over local files and buckets.
 
-1. A pattern is walked folder by folder, so that only folders that can match are listed.
-2. `*`, `?` and `[...]` stay in one folder; `**` stands for any number of folders, none too.
-3. On this machine links are followed, but none that leads back up. A folder that may not be read is
-   an error, where Python's `glob` would pass over it.
-4. A name of a file that exists is that file, whatever characters it has. Web servers list nothing,
-   and `?` means something else there: their URLs are never patterns.
+1. A pattern is split at slashes and matched folder by folder, so that only folders that can match
+   are listed. In buckets a pattern with `**` is the exception: one recursive listing below the
+   fixed prefix, filtered by one regular expression, takes fewer requests.
+2. `*`, `?` and `[...]` match within one folder; `**` matches any number of folders, including none.
+3. Locally, symbolic links are followed, except links to a folder above: they would match the same
+   files again and again. A folder that cannot be read is an error; Python's `glob` skips it.
+4. The name of a file that exists means that file, even if it contains `*` or `[`. Web servers have
+   no listings, and `?` begins a query there: their URLs are never patterns.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ _WEB = ("http", "https")
 
 
 def is_pattern(path: str) -> bool:
-    """Whether a path stands for files by `*`, `?` or `[...]`, and is not the name of one.
+    """Return whether a path contains `*`, `?` or `[...]` and is not the name of an existing file.
 
     >>> is_pattern("train-*.tfrecord"), is_pattern("https://example.com/a?b"), is_pattern("a")
     (True, False, False)
@@ -42,11 +44,10 @@ def is_pattern(path: str) -> bool:
 
 
 def find(patterns: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[FileEntry]:
-    """All files that paths, patterns (`*`, `?`, `[...]`, and `**` for folders in folders) and
-    folders name, each once, sorted by path.
+    """Return the files that match paths, folders or glob patterns, each once, sorted by path.
 
-    A folder means the files in it whose names do not begin with "." or "_". A pattern that matches
-    nothing is an error.
+    Patterns use `*`, `?`, `[...]`, and `**` for nested folders. A folder means the files in it
+    whose names do not begin with "." or "_". A pattern without a match raises FileNotFoundError.
 
     >>> import tempfile
     >>> from tensorwire import storage
@@ -73,6 +74,7 @@ def find(patterns: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) ->
 
 
 def _matches(pattern: str) -> list[FileEntry]:
+    """Return the files that match one path or pattern."""
     if is_url(pattern):
         from . import remote
 
@@ -80,15 +82,15 @@ def _matches(pattern: str) -> list[FileEntry]:
     return _local_matches(local_path(pattern))
 
 
-# On this machine
+# Local files
 
 
 def _local_matches(pattern: str) -> list[FileEntry]:
-    """What a pattern names, a folder's files, or one file. A folder that may not be read is an
-    error, where `glob` would pass over it.
-    """
+    """Return the files that match a local path, folder or pattern."""
     if os.path.isdir(pattern):
         return list(local.within(pattern, _is_plain))
+    # Split off the steps after the fixed prefix: the longest leading path that has no wildcard, or
+    # that exists as it is written.
     folder, steps = pattern, list[str]()
     while glob.has_magic(folder) and not os.path.lexists(folder):
         folder, name = os.path.split(folder)
@@ -101,7 +103,7 @@ def _local_matches(pattern: str) -> list[FileEntry]:
 
 
 def _local_below(folder: str, steps: list[str]) -> Iterator[FileEntry]:
-    """What matches the rest of a pattern in a folder."""
+    """Yield the files below a folder that match the remaining steps of a pattern."""
     step, *rest = steps
     if step == "**":
         for place in _folders(folder, frozenset()):
@@ -116,6 +118,7 @@ def _local_below(folder: str, steps: list[str]) -> Iterator[FileEntry]:
 
 
 def _matching(step: str) -> Callable[[str], object]:
+    """Return a function that matches names; as in a shell, `*` does not match a leading dot."""
     hidden = "" if step[0] == "." else r"(?!\.)"
     return re.compile(hidden + fnmatch.translate(step)).match
 
@@ -125,12 +128,13 @@ def _is_plain(name: str) -> bool:
 
 
 def _folders(folder: str, above: frozenset[tuple[int, int]]) -> Iterator[str]:
-    """A folder, and those below it that are not hidden; of links that lead back up, none: who
-    follows them reads files again and again.
+    """Yield a folder and, recursively, its subfolders that are not hidden.
+
+    `above` are the (device, inode) pairs of the folders above: a link to one of them is skipped.
     """
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        about = os.stat(folder or ".")
-        here = about.st_dev, about.st_ino
+        status = os.stat(folder or ".")
+        here = status.st_dev, status.st_ino
         if here not in above:
             yield folder
             for place in _inside(folder, _matching("*")):
@@ -138,20 +142,21 @@ def _folders(folder: str, above: frozenset[tuple[int, int]]) -> Iterator[str]:
 
 
 def _inside(folder: str, wanted: Callable[[str], object]) -> list[str]:
-    """The folders in one."""
+    """Return the subfolders of a folder whose names pass `wanted`."""
     with (
         contextlib.suppress(FileNotFoundError, NotADirectoryError),
-        os.scandir(folder or ".") as found,
+        os.scandir(folder or ".") as scan,
     ):
         return sorted(
             os.path.join(folder, entry.name)
-            for entry in found
+            for entry in scan
             if wanted(entry.name) and _leads_to_folder(entry)
         )
     return []
 
 
 def _leads_to_folder(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry is a folder or a link to one; False for a dangling link."""
     try:
         return entry.is_dir()
     except OSError as error:
@@ -160,13 +165,11 @@ def _leads_to_folder(entry: os.DirEntry[str]) -> bool:
         raise
 
 
-# In buckets
+# Buckets
 
 
 def _remote_matches(store: Store, pattern: str) -> list[FileEntry]:
-    """What a URL with `*`, `?`, `[...]` or `**` in its path names; a folder's files, if it ends
-    with a slash; else that one object.
-    """
+    """Return the objects that match a URL: a pattern, a folder, or one object."""
     scheme, _, rest = pattern.partition("://")
     host, _, path = rest.partition("/")
     root = f"{scheme}://{host}"
@@ -175,9 +178,10 @@ def _remote_matches(store: Store, pattern: str) -> list[FileEntry]:
             entry for entry in store.level(pattern)[1] if not _name(entry.path).startswith(_HIDDEN)
         ]
     if scheme.lower() in _WEB or not glob.has_magic(path):
-        found = store.stat(pattern)
-        if found is not None:
-            return [found]
+        entry = store.stat(pattern)
+        if entry is not None:
+            return [entry]
+        # A bucket has no folders of its own, so a URL without an object may be a folder.
         return [] if scheme.lower() in _WEB else _remote_matches(store, pattern + "/")
     steps = path.split("/")
     first = next(i for i, step in enumerate(steps) if glob.has_magic(step))
@@ -185,7 +189,7 @@ def _remote_matches(store: Store, pattern: str) -> list[FileEntry]:
 
 
 def _remote_below(store: Store, folder: str, steps: list[str]) -> list[FileEntry]:
-    """What matches the rest of a pattern in a folder."""
+    """Return the objects below a folder that match the remaining steps of a pattern."""
     if "**" in steps:
         whole = re.compile(re.escape(folder + "/") + _regex(steps))
         return [entry for entry in store.walk(folder) if whole.fullmatch(entry.path)]
@@ -204,13 +208,14 @@ def _remote_below(store: Store, folder: str, steps: list[str]) -> list[FileEntry
 
 
 def _regex(steps: list[str]) -> str:
-    """`**` stands for any number of folders, none too; `*` stays in one."""
+    """Return a regular expression for the steps of a pattern that contains `**`."""
     parts = []
     for i, step in enumerate(steps):
         last = i == len(steps) - 1
         if step == "**":
             parts.append(".*" if last else "(?:[^/]+/)*")
         else:
+            # fnmatch's `.*` would match slashes; within a pattern `*` stays in one folder.
             inner = fnmatch.translate(step).removeprefix("(?s:").removesuffix(r")\Z")
             parts.append(inner.replace(".*", "[^/]*") + ("" if last else "/"))
     return "".join(parts)

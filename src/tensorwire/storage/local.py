@@ -1,4 +1,4 @@
-"""Files on this machine."""
+"""Local files: metadata, listings, and atomic writes through a file object."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from . import files
 from .urls import FileEntry
 
 _HELD = 256 << 10
-"""Bytes of small writes that are written together."""
+"""Small writes are buffered up to this number of bytes."""
 
 
 class LocalSource(files.FileSource):
-    """A file, read at any place, which knows its stamp."""
+    """A local file for random access, with its stamp."""
 
     @property
     def stamp(self) -> str:
@@ -36,46 +36,48 @@ class LocalSource(files.FileSource):
 
 
 def stat(path: str) -> FileEntry | None:
+    """Return the entry of a file, or None if it does not exist."""
     try:
         return _entry(path, os.stat(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
 
 
-def _entry(path: str, found: os.stat_result) -> FileEntry:
-    return FileEntry(path, found.st_size, str(found.st_mtime_ns))
+def _entry(path: str, status: os.stat_result) -> FileEntry:
+    return FileEntry(path, status.st_size, str(status.st_mtime_ns))
 
 
 def is_nowhere(error: OSError) -> bool:
-    """Whether a file is gone, or is a link that leads nowhere; or round and round."""
+    """Return whether an error means a missing file, a dangling link, or a loop of links."""
     return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 def within(folder: str, wanted: Callable[[str], object]) -> Iterator[FileEntry]:
-    """The files of one folder with a wanted name, each looked at once: there may be a million.
+    """Yield the regular files of a folder whose names pass `wanted`, without recursion.
 
-    Pipes, sockets and devices are left out: opening a pipe waits for somebody who writes to it.
+    Pipes, sockets and devices are left out, because opening a pipe blocks until it has a writer.
+    Each file costs one `stat` call: a folder may have a million files.
     """
     prefix = os.path.join(folder, "")
     with (
         contextlib.suppress(FileNotFoundError, NotADirectoryError),
-        os.scandir(folder or ".") as found,
+        os.scandir(folder or ".") as scan,
     ):
-        for entry in found:
+        for entry in scan:
             try:
                 if (
                     wanted(name := entry.name)
                     and not entry.is_dir()
-                    and S_ISREG((about := entry.stat()).st_mode)
+                    and S_ISREG((status := entry.stat()).st_mode)
                 ):
-                    yield _entry(prefix + name, about)
+                    yield _entry(prefix + name, status)
             except OSError as error:
                 if not is_nowhere(error):
                     raise
 
 
 def listing(folder: str) -> list[FileEntry]:
-    """Whatever is below a folder; what may not be read is an error, not nothing."""
+    """List the regular files below a folder, sorted; raise if a subfolder cannot be read."""
 
     def failed(error: OSError) -> None:
         if not is_nowhere(error):
@@ -88,27 +90,28 @@ def listing(folder: str) -> list[FileEntry]:
 
 
 def entries(names: Iterator[str], wanted: Callable[[int], bool]) -> list[FileEntry]:
-    """Files of a wanted mode, without what is gone meanwhile."""
-    found = []
+    """Return the entries of files whose mode passes `wanted`; skip files deleted meanwhile."""
+    matches = []
     for name in names:
         try:
-            about = os.stat(name)
+            status = os.stat(name)
         except OSError as error:
             if not is_nowhere(error):
                 raise
             continue
-        if wanted(about.st_mode):
-            found.append(_entry(name, about))
-    return found
+        if wanted(status.st_mode):
+            matches.append(_entry(name, status))
+    return matches
 
 
 def delete(path: str) -> None:
+    """Delete a file; do nothing if it does not exist."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
 
 
 class _Output(io.RawIOBase):
-    """Writes through a descriptor that belongs to `files.replacing`; small pieces are held back."""
+    """A file object over a descriptor that `files.replacing` owns; it buffers small writes."""
 
     def __init__(self, fd: int) -> None:
         self._fd, self._at = fd, 0
@@ -140,6 +143,8 @@ class _Output(io.RawIOBase):
 
 @contextlib.contextmanager
 def writing(path: str, if_absent: bool, durable: bool) -> Iterator[IO[bytes]]:
+    """Yield a file object whose bytes replace `path` atomically when the `with` block ends."""
+    # Fail early, before the caller produces any bytes. `replacing` checks again, atomically.
     if if_absent and os.path.lexists(path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
     with files.replacing(path, durable, if_absent) as fd:

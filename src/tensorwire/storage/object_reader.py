@@ -1,5 +1,14 @@
-"""Reading objects: parts of them by range requests, or all in order with the next parts already on
-their way.
+"""Reading objects: random access by range requests, and sequential access with prefetch.
+
+1. Every answer is checked against the entry (size and stamp) of the opened object. If the object
+   was replaced, the read fails: bytes of two versions are never mixed.
+2. The beginning of an object is fetched once and kept, because formats read headers in small steps.
+3. Large reads are split into chunks that are fetched concurrently, and neighbouring small ranges
+   are merged into one request.
+4. An answer that breaks off is continued from where it stopped. A few answers in a row without any
+   bytes are an error.
+5. `AheadSource` keeps a queue of chunks: the one being read, and those that are fetched ahead of
+   it. Chunks grow from 1 MiB to 8 MiB, so that reading only the beginning stays cheap.
 """
 
 from __future__ import annotations
@@ -22,27 +31,22 @@ from .errors import NoRanges
 from .urls import FileEntry, OpenedObject, Store, shown
 
 AHEAD = 4
-"""Parts that are fetched or waiting at once, ..."""
+"""Chunks in the prefetch queue."""
 CHUNK = 8 << 20
-"""... and the bytes of each, after a few smaller ones: who reads only the beginning should not pay
-for more.
-"""
+"""Bytes of a chunk."""
 _FIRST = 1 << 20
+"""Bytes of the first chunk of a sequential read; each chunk is twice as large as the one before."""
 _STALLS = 4
-"""Answers that break off without having brought anything, before we give up."""
+"""Answers without any bytes, in a row, that are an error."""
 _NEAR = 1 << 20
-"""Ranges that are nearer than this are fetched together: a request takes as long as so many bytes
-do.
-"""
+"""Ranges with a gap up to this size share a request: the gap costs less than another request."""
 _MERGED = 16 << 20
 _SIDE_BY_SIDE = 8
 _BEGINNING = _LOOK = 64 << 10
 
 
 class ObjectSource:
-    """An object, read by range requests into fresh memory. It is the one that was opened, or an
-    error: never a mixture of two.
-    """
+    """An object that is read by range requests into new memory."""
 
     def __init__(self, store: Store, entry: FileEntry) -> None:
         self._store, self._entry = store, entry
@@ -70,7 +74,7 @@ class ObjectSource:
         self._read(offset, memory.flat(buffer))
 
     def read_some(self, offset: int, buffer: memory.Buffer | memory.Array) -> int:
-        """Fills a buffer as far as the object goes; 0 at its end."""
+        """Read into a buffer up to the end of the object; return the count, 0 at the end."""
         count = max(0, min(len(buffer), self.size - offset))
         self._read(offset, memory.flat(buffer)[:count])
         return count
@@ -78,15 +82,13 @@ class ObjectSource:
     def _check(self, offset: int, count: int) -> None:
         if offset + count > self.size:
             raise TruncatedError(
-                f"{count} bytes wanted, and the file ends at {self.size}",
+                f"expected {count} bytes, but the file ends at byte {self.size}",
                 path=self.path,
                 offset=offset,
             )
 
     def _read(self, offset: int, view: memoryview) -> None:
-        """The beginning once for all, since whoever opens a file looks there several times; much in
-        parts, side by side.
-        """
+        """Fill a view: from the cached beginning, by one request, or by concurrent requests."""
         if self._closed:
             raise ValueError(f"{self.path} is closed")
         if offset + len(view) <= min(_BEGINNING, self.size):
@@ -96,9 +98,11 @@ class ObjectSource:
         elif len(view) <= CHUNK:
             self._fetch(offset, view)
         else:
-            places = range(0, len(view), CHUNK)
+            starts = range(0, len(view), CHUNK)
             list(
-                self._pool().map(lambda at: self._fetch(offset + at, view[at : at + CHUNK]), places)
+                self._pool().map(
+                    lambda start: self._fetch(offset + start, view[start : start + CHUNK]), starts
+                )
             )
 
     def read_many(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
@@ -106,16 +110,16 @@ class ObjectSource:
             self._check(offset, count)
         runs = _merge(ranges)
         starts = [start for start, _ in runs]
-        got = list(
+        chunks = list(
             self._pool().map(self._get, starts, [stop for _, stop in runs])
             if len(runs) > 1
             else itertools.starmap(self._get, runs)
         )
-        found = []
+        views = []
         for offset, count in ranges:
             run = bisect.bisect_right(starts, offset) - 1
-            found.append(got[run][offset - starts[run] : offset - starts[run] + count])
-        return found
+            views.append(chunks[run][offset - starts[run] : offset - starts[run] + count])
+        return views
 
     def _get(self, start: int, stop: int) -> memoryview:
         view = memory.fresh(stop - start).data
@@ -123,28 +127,28 @@ class ObjectSource:
         return view
 
     def _fetch(self, offset: int, view: memoryview) -> None:
-        """Fills a view, which the object covers. What breaks off is asked for again from where it
-        was.
-        """
+        """Fill a view by requests; an answer that breaks off is continued from there."""
         done = stalls = 0
         while done < len(view):
             if self._whole is not None:
                 self._whole.read_into(offset + done, view[done:])
                 return
             try:
-                got = self._store.get_into(self._entry, offset + done, view[done:])
+                count = self._store.get_into(self._entry, offset + done, view[done:])
             except NoRanges:
                 self._download()
                 continue
-            stalls = 0 if got else stalls + 1
+            stalls = 0 if count else stalls + 1
             if stalls == _STALLS:
                 raise TransportError(
-                    f"the store broke off {_STALLS} times", path=self.path, offset=offset + done
+                    f"the connection to the store broke off {_STALLS} times without data",
+                    path=self.path,
+                    offset=offset + done,
                 )
-            done += got
+            done += count
 
     def _download(self) -> None:
-        """For a web server that knows no ranges: all of it, once, into a temporary file."""
+        """Download the whole object into a temporary file: for servers without range requests."""
         with self._lock:
             if self._whole is None:
                 with tempfile.NamedTemporaryFile(prefix="tensorwire-") as file:
@@ -153,7 +157,7 @@ class ObjectSource:
                     file.flush()
                     if file.tell() != self.size:
                         raise TransportError(
-                            f"the store broke off at byte {file.tell()} of {self.size}",
+                            f"the connection broke off at byte {file.tell()} of {self.size}",
                             path=self.path,
                         )
                     self._whole = files.FileSource(file.name)
@@ -180,7 +184,7 @@ class ObjectSource:
 
 
 def _merge(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Runs (start, stop) that cover all ranges, near ones in one.
+    """Merge neighbouring ranges (offset, count) into runs (start, stop) that cover all of them.
 
     >>> _merge([(5_000_000, 10), (0, 10), (100, 10)])
     [(0, 110), (5000000, 5000010)]
@@ -199,10 +203,10 @@ def _merge(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 class AheadSource(ObjectSource):
-    """The same for one who reads in order: what comes next is fetched in the background, 4 parts of
-    8 MiB at most.
+    """An object for sequential access: the next chunks are fetched in the background.
 
-    A read elsewhere is answered too, and starts a new order there.
+    A read elsewhere works too. A small one leaves the queue as it is; a large one starts a new
+    sequence there.
     """
 
     def __init__(self, store: Store, entry: FileEntry) -> None:
@@ -220,7 +224,7 @@ class AheadSource(ObjectSource):
                 and self._parts
                 and not self._parts[0][0] <= offset <= self._parts[-1][1] + CHUNK
             ):
-                # a look at a far place must not cost what is on its way
+                # A small read far away must not discard the chunks that are being fetched.
                 self._fetch(offset, view[:count])
                 return count
             while done < count:
@@ -235,7 +239,7 @@ class AheadSource(ObjectSource):
         self.read_some(offset, buffer)
 
     def _part(self, offset: int) -> tuple[int, memoryview]:
-        """The part that covers an offset, and where it begins."""
+        """Return (start, bytes) of the chunk that covers an offset, and keep the queue filled."""
         if self._closed:
             raise ValueError(f"{self.path} is closed")
         while self._parts and not self._parts[0][0] <= offset < self._parts[0][1]:
@@ -252,15 +256,18 @@ class AheadSource(ObjectSource):
         try:
             return start, future.result()
         except BaseException:
-            self._forget()  # so that a second try asks anew
+            # Drop the failed chunk, so that a later read requests it again.
+            self._forget()
             raise
 
     def _ask(self, start: int) -> None:
+        """Start fetching the chunk at `start`."""
         stop = min(self.size, start + self._step)
         self._step = min(CHUNK, self._step * 2)
         self._parts.append((start, stop, self._pool().submit(self._get, start, stop)))
 
     def _forget(self) -> None:
+        """Empty the queue."""
         for _, _, future in self._parts:
             future.cancel()
         self._parts.clear()
@@ -272,7 +279,7 @@ class AheadSource(ObjectSource):
 
 
 class _File(io.RawIOBase):
-    """A source as a file object."""
+    """A raw file object over a source."""
 
     def __init__(self, source: OpenedObject) -> None:
         self._source, self._at = source, 0
@@ -303,4 +310,5 @@ class _File(io.RawIOBase):
 
 
 def file_object(source: OpenedObject) -> IO[bytes]:
+    """Return a buffered file object over a source; closing it closes the source."""
     return io.BufferedReader(_File(source), _FIRST)

@@ -1,4 +1,4 @@
-"""Buckets and web servers, by obstore."""
+"""The store for buckets and web servers, by obstore."""
 
 from __future__ import annotations
 
@@ -10,26 +10,25 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import quote, unquote
 
-from .._errors import EncodeError, TransportError
+from .._errors import TransportError, UsageError
 from .._optional import require
 from . import aws_config
-from .errors import told, translated
+from .errors import BrokenOff, translated, translating
 from .urls import FileEntry, shown
 
 PART = 8 << 20
-"""Bytes of one part of a large upload: ten thousand parts, which is all that S3 takes, are 80 GB.
-"""
+"""Bytes of one part of a multipart upload. S3 allows 10,000 parts, so an object has up to 80 GB."""
 _PIECE = 1 << 20
-"""Bytes of an answer that are taken over together."""
+"""Bytes of an answer that are copied at a time."""
 _PAGE = 1000
 _TRIES = 4
-"""Answers to a question of what there is, before we give up."""
+"""Attempts to list a folder, if the answer breaks off."""
 _TOGETHER = 2
-"""Parts of one upload that are under way at once."""
+"""Parts of one upload that are sent concurrently."""
 
 
 class ObjectStore:
-    """One bucket, or one web server, which can only be read."""
+    """One bucket, or one web server, which is read-only."""
 
     def __init__(self, kind: str, root: str, patience: float) -> None:
         _check_process(root)
@@ -38,9 +37,9 @@ class ObjectStore:
             root,
             kind == "HTTPStore",
         )
-        said = aws_config.settings(kind)
+        settings = aws_config.settings(kind)
         client = {
-            "allow_http": aws_config.allows_http(kind, root, said),
+            "allow_http": aws_config.allows_http(kind, root, settings),
             "connect_timeout": timedelta(seconds=5),
             "read_timeout": timedelta(seconds=30),
             "timeout": timedelta(seconds=300),
@@ -55,19 +54,23 @@ class ObjectStore:
             "retry_timeout": timedelta(seconds=patience),
             "backoff": backoff,
         }
-        with told(root):
+        with translating(root):
             maker = getattr(require("obstore.store", extra="cloud"), kind)
-            self._store = maker.from_url(root, client_options=client, retry_config=retry, **said)
+            self._store = maker.from_url(
+                root, client_options=client, retry_config=retry, **settings
+            )
 
     def _key(self, url: str) -> str:
+        """Return the key of an object in this bucket, or its path on this web server."""
         _check_process(url)
         key = url[len(self._root) + 1 :]
         if not self._web:
             return key
         if "?" in key or "#" in key:
-            raise EncodeError(
-                "a URL with a query, such as a signed one, cannot be read; use the store's own URL",
+            raise UsageError(
+                "URLs with a query or a fragment, such as signed URLs, are not supported",
                 path=shown(url),
+                hint="use the store's own URL, such as s3://bucket/key",
             )
         return unquote(key)
 
@@ -79,21 +82,21 @@ class ObjectStore:
 
     def stat(self, url: str) -> FileEntry | None:
         try:
-            with told(url):
+            with translating(url):
                 return self._entry(self._obs.head(self._store, self._key(url)))._replace(path=url)
         except FileNotFoundError:
             return None
 
     def get_into(self, entry: FileEntry, start: int, buffer: memoryview) -> int:
-        with told(entry.path):
+        with translating(entry.path):
             options = {"range": (start, start + len(buffer))}
             answer = self._obs.get(self._store, self._key(entry.path), options=options)
             check(entry, answer.meta["size"], _stamp(answer.meta))
             return _take(answer, buffer)
 
     def get_all(self, entry: FileEntry) -> Iterator[Any]:
-        """The whole object in pieces, for servers that send no parts."""
-        with told(entry.path):
+        """Yield the whole object in pieces, for servers without range requests."""
+        with translating(entry.path):
             answer = self._obs.get(self._store, self._key(entry.path))
             check(entry, answer.meta["size"], _stamp(answer.meta))
             yield from answer.stream(min_chunk_size=_PIECE)
@@ -101,23 +104,27 @@ class ObjectStore:
     def put(self, url: str, data: memoryview, if_absent: bool) -> None:
         self._check_writable(url)
         mode = "create" if if_absent else "overwrite"
-        with told(url):
+        with translating(url):
             self._obs.put(self._store, self._key(url), data, mode=mode, use_multipart=False)
 
     def upload(self, url: str, parts: Iterable[Any]) -> None:
         self._check_writable(url)
+        # The parts come from an iterable of ours, which obstore drains. If the iterable raises,
+        # obstore aborts the multipart upload, so that no parts are left, and raises an error of its
+        # own. The original error is kept here, to be raised instead.
         stopped: list[BaseException] = []
 
         def noted() -> Iterator[Any]:
             try:
                 yield from parts
-            except GeneratorExit:  # obstore has given up by itself
+            except GeneratorExit:
+                # obstore has failed and closes the iterable: its own error counts.
                 raise
             except BaseException as error:
                 stopped.append(error)
                 raise
 
-        try:  # if the iterable raises, obstore takes back what it has sent
+        try:
             self._obs.put(
                 self._store,
                 self._key(url),
@@ -132,7 +139,7 @@ class ObjectStore:
     def delete(self, url: str) -> None:
         self._check_writable(url)
         try:
-            with told(url):
+            with translating(url):
                 self._obs.delete(self._store, self._key(url))
         except FileNotFoundError:
             pass
@@ -141,19 +148,19 @@ class ObjectStore:
         self._check_listable(url)
         tries = itertools.count(1)
         while True:
-            with _asked_again(tries), told(url):
-                found = self._obs.list_with_delimiter(
+            with _retrying(tries), translating(url):
+                result = self._obs.list_with_delimiter(
                     self._store, self._key(url.rstrip("/") + "/") or None
                 )
-                return [f"{self._root}/{path}" for path in found["common_prefixes"]], [
-                    self._entry(meta) for meta in found["objects"]
+                return [f"{self._root}/{path}" for path in result["common_prefixes"]], [
+                    self._entry(meta) for meta in result["objects"]
                 ]
 
     def walk(self, url: str) -> Iterator[FileEntry]:
         self._check_listable(url)
         last, tries = None, itertools.count(1)
         while True:
-            with _asked_again(tries), told(url):
+            with _retrying(tries), translating(url):
                 for page in self._obs.list(
                     self._store,
                     self._key(url.rstrip("/") + "/") or None,
@@ -166,69 +173,74 @@ class ObjectStore:
 
     def _check_writable(self, url: str) -> None:
         if self._web:
-            raise EncodeError("web servers are read, not written to", path=shown(url))
+            raise UsageError("cannot write to a web server", path=shown(url))
 
     def _check_listable(self, url: str) -> None:
         if self._web:
-            raise EncodeError(
-                "a web server does not say what it has: name each file", path=shown(url)
+            raise UsageError(
+                "cannot list files on a web server",
+                path=shown(url),
+                hint="pass the URL of each file",
             )
 
 
 @contextlib.contextmanager
-def _asked_again(tries: Iterator[int]) -> Iterator[None]:
-    """Passes over an answer that breaks off in the middle, some times: obstore does not ask for it
-    again.
-    """
+def _retrying(tries: Iterator[int]) -> Iterator[None]:
+    """Suppress BrokenOff, except at the last attempt: obstore does not retry broken listings."""
     try:
         yield
-    except TransportError as error:
-        if next(tries) == _TRIES or "broke off" not in error.message:
+    except BrokenOff:
+        if next(tries) == _TRIES:
             raise
 
 
 _process = 0
-"""The one in which obstore was used first."""
+"""The ID of the process in which obstore was used first."""
 
 
 def _check_process(url: str) -> None:
-    """obstore's threads do not survive a fork, and a request in the child would wait for them
-    forever.
+    """Raise TransportError in a forked process.
+
+    obstore's threads do not survive a fork, and a request in the child would wait for them forever.
     """
     global _process
     _process = _process or os.getpid()
     if _process != os.getpid():
-        what = (
-            "this process was forked from one that had used a bucket already, which obstore"
-            " cannot do"
+        raise TransportError(
+            "obstore cannot be used in a forked process if its parent has used it before",
+            path=shown(url),
+            hint='use the start method "spawn" or "forkserver"',
         )
-        raise TransportError(f'{what}; start processes by "spawn" or "forkserver"', path=shown(url))
 
 
 def _stamp(meta: Any) -> str:
-    """The same whoever says it: Azure puts an etag in quotes where it is asked for one object, and
-    not where it lists them.
+    """Return the stamp of an object.
+
+    Quotes are removed: Azure has them around the etag of a single object, but not in listings.
     """
     etag = (meta["e_tag"] or "").strip('"')
     return str(etag or meta["version"] or meta["last_modified"].timestamp())
 
 
 def check(entry: FileEntry, size: int, stamp: str) -> None:
-    """Whether an answer is about the object that was opened."""
+    """Raise TransportError if an answer is not for the version of the object that was opened."""
     if (size, stamp) != (entry.size, entry.stamp):
         raise TransportError(
-            "the object was replaced while it was read; open it again", path=shown(entry.path)
+            "the object was replaced while it was read",
+            path=shown(entry.path),
+            hint="open it again",
         )
 
 
 def _take(answer: Any, buffer: memoryview) -> int:
-    """Fills a buffer from an answer, as far as that comes."""
+    """Fill a buffer from an answer; return how many bytes came before it ended or broke off."""
     done = 0
     try:
         for piece in answer.stream(min_chunk_size=_PIECE):
             count = min(len(piece), len(buffer) - done)
             buffer[done : done + count] = memoryview(piece)[:count]
             done += count
-    except Exception:  # the caller asks for the rest, and so finds out what it is
+    except Exception:
+        # The caller requests the rest, and that request reports the error if it persists.
         pass
     return done

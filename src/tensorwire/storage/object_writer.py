@@ -1,5 +1,14 @@
-"""Writing objects: a small one by one request, a large one in parts while it is made, and completed
-at the end.
+"""Writing objects: small ones by one request, large ones by a multipart upload.
+
+1. Bytes are collected in memory up to PART, or up to WHOLE with `if_absent`: only a single request
+   can fail atomically if the object exists.
+2. An object that ends before that is written by one request.
+3. Otherwise a thread runs the store's upload. It takes the collected bytes from a queue of length
+   1, so that a fast writer waits for the network and memory stays bounded.
+4. None in the queue completes the upload: the object appears. An exception in the queue makes the
+   store abort it, so that neither the object nor its parts are left.
+5. The upload may fail at any time. So every put into the queue has a timeout, and checks that the
+   thread is alive: its error is then raised in the writer.
 """
 
 from __future__ import annotations
@@ -17,18 +26,19 @@ from ..core import memory
 from .urls import Store, shown
 
 PART = 8 << 20
-"""Bytes that are held back before parts are sent."""
+"""Bytes that are collected before the upload starts, and bytes of each part after that."""
 WHOLE = 64 << 20
-"""The same where nothing may be there before: only a single request can be made to fail then."""
+"""The same for the start with `if_absent`."""
 _WAIT = 0.2
+"""Seconds between two checks that the uploading thread is alive."""
 
 
 class _Stopped(Exception):
-    """Makes an upload take back what it has sent."""
+    """Makes the store abort an upload."""
 
 
 class _Upload(io.RawIOBase):
-    """A file object whose bytes become an object."""
+    """A write-only file object whose bytes become an object."""
 
     def __init__(self, store: Store, url: str, if_absent: bool) -> None:
         self._store, self._url, self._if_absent = store, url, if_absent
@@ -56,22 +66,23 @@ class _Upload(io.RawIOBase):
         return len(view)
 
     def _send(self) -> None:
-        """Hands what is held to the thread that uploads."""
+        """Pass the collected bytes to the uploading thread; start it at the first call."""
         if self._thread is None:
             self._check_absent()
             self._thread = threading.Thread(target=self._run, name="tensorwire-write", daemon=True)
             self._thread.start()
-        held, self._held = self._held, bytearray()
-        self._hand(held)
+        part, self._held = self._held, bytearray()
+        self._hand(part)
 
     def _hand(self, item: Any) -> None:
+        """Put an item into the queue; raise the upload's error if the thread has ended."""
         assert self._thread is not None
         while True:
             if not self._thread.is_alive():
                 raise (
                     self._error
                     if self._error is not None
-                    else RuntimeError("the upload ended early")
+                    else RuntimeError("the upload ended before all bytes were written")
                 )
             try:
                 return self._queue.put(item, timeout=_WAIT)
@@ -85,6 +96,7 @@ class _Upload(io.RawIOBase):
             self._error = error
 
     def _parts(self) -> Iterator[Any]:
+        """Yield the parts from the queue, in the uploading thread."""
         while True:
             item = self._queue.get()
             if item is None:
@@ -98,6 +110,7 @@ class _Upload(io.RawIOBase):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), shown(self._url))
 
     def finish(self) -> None:
+        """Complete the object."""
         if self._thread is None:
             self._store.put(self._url, memory.flat(self._held), self._if_absent)
             return
@@ -110,6 +123,7 @@ class _Upload(io.RawIOBase):
             raise self._error
 
     def abort(self) -> None:
+        """Abort the upload, if one was started, and wait until the store has removed its parts."""
         if self._thread is not None:
             with contextlib.suppress(BaseException):
                 self._hand(_Stopped())
@@ -118,6 +132,7 @@ class _Upload(io.RawIOBase):
 
 @contextlib.contextmanager
 def writing(store: Store, url: str, if_absent: bool) -> Iterator[IO[bytes]]:
+    """Yield a file object whose bytes become an object when the `with` block ends."""
     upload = _Upload(store, url, if_absent)
     upload._check_absent()
     try:

@@ -1,4 +1,4 @@
-"""Which store keeps the bytes behind a URL."""
+"""The store for a URL: obstore for buckets and web servers, fsspec for all other schemes."""
 
 from __future__ import annotations
 
@@ -7,58 +7,58 @@ import os
 from .urls import Store
 
 PATIENCE = 60.0
-"""Seconds for which requests that fail by a fault of the server or the network are tried again."""
+"""Seconds for which requests are retried after errors of the server or the network."""
 _OWN = {
     **dict.fromkeys(("s3", "s3a"), "S3Store"),
     **dict.fromkeys(("gs",), "GCSStore"),
     **dict.fromkeys(("az", "azure", "adl", "abfs", "abfss"), "AzureStore"),
     **dict.fromkeys(("http", "https"), "HTTPStore"),
 }
-"""Schemes of obstore; all others are left to fsspec."""
+"""Schemes of obstore, with its store classes; all others go to fsspec."""
 _CLOUDS = ("AWS_", "GOOGLE_", "AZURE_", "AZURITE_")
 _SETTINGS = (*_CLOUDS, "HOME")
 _stores: dict[tuple[object, ...], Store] = {}
 
 
 def store(url: str) -> Store:
-    """The store for a URL, made once for each bucket, and again when the environment's settings are
-    others.
+    """Return the store for a URL.
+
+    There is one for each bucket, and a new one whenever the settings in the environment change.
     """
     scheme, _, rest = url.partition("://")
     kind = _OWN.get(scheme.lower())
     if kind is None:
-        from .fsspec_store import OtherStore
+        from .fsspec_store import FsspecStore
 
-        return OtherStore()
+        return FsspecStore()
     root = f"{scheme}://{rest.partition('/')[0]}"
     settings = tuple(
         sorted((name, text) for name, text in os.environ.items() if name.startswith(_SETTINGS))
     )
     key = root, PATIENCE, settings
-    found = _stores.get(key)
-    if found is None:
+    cached = _stores.get(key)
+    if cached is None:
         from .object_store import ObjectStore
 
-        found = _stores[key] = ObjectStore(kind, root, PATIENCE)
-    return found
+        cached = _stores[key] = ObjectStore(kind, root, PATIENCE)
+    return cached
 
 
 _taken_over: set[str] = set()
 
 
 def settings() -> dict[str, str]:
-    """The variables of the environment by which stores are found and opened, for workers on other
-    machines.
+    """Return the environment variables that configure stores, for workers on other machines.
 
-    They may be credentials: send them as data, never in a command line, a log or a message.
+    They may contain credentials: send them as data, never in a command line, a log or a message.
     """
     return {name: text for name, text in os.environ.items() if name.startswith(_CLOUDS)}
 
 
 def take_over(settings: dict[str, str]) -> None:
-    """Uses the settings of another process, in place of those taken over before.
+    """Put the settings of another process into this environment.
 
-    The worker's own others stay.
+    They replace the settings of an earlier call. Other variables of this process stay.
     """
     for name in _taken_over - settings.keys():
         os.environ.pop(name, None)

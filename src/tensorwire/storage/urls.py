@@ -1,4 +1,4 @@
-"""Names of places: what is a URL, how it is shown, and what every store can do."""
+"""Paths and URLs: how they are recognized, normalized and shown; and the protocols of stores."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..core import memory
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]*://")
 _FILE = "file://"
 _NAMED = ("abfs", "abfss")
-"""Schemes whose URLs have a container before the @, not a user."""
+"""Schemes whose URLs have a container before the @ instead of a user name."""
 
 
 class FileEntry(NamedTuple):
-    """A file or object. The stamp is another one when its bytes have changed: an etag, or the time
-    of change in ns, as text.
+    """A file or object. The stamp changes when the bytes change: an etag, or the modification time
+    in ns, as text.
     """
 
     path: str
@@ -26,7 +26,7 @@ class FileEntry(NamedTuple):
 
 
 class Readable(Protocol):
-    """A files.Source with more ways to read, as files.FileSource has them."""
+    """A files.Source that can also read into a buffer, as files.FileSource does."""
 
     size: int
     path: str | None
@@ -39,13 +39,14 @@ class Readable(Protocol):
 
 
 class OpenedObject(Readable, Protocol):
-    """A file or object that was opened by its name."""
+    """A file or object that was opened by path or URL."""
 
     @property
     def stamp(self) -> str: ...
     def read_many(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
-        """Many ranges (offset, count) at once; of an object, near ones by one request, and requests
-        side by side.
+        """Read many ranges (offset, count).
+
+        For an object, neighbouring ranges share a request, and requests run concurrently.
         """
 
     def __enter__(self) -> Self: ...
@@ -53,30 +54,28 @@ class OpenedObject(Readable, Protocol):
 
 
 class Store(Protocol):
-    """What keeps objects. Every method takes whole URLs, and raises OSError, TransportError, or
-    what _errors.py has.
-    """
+    """A store of objects. Every method takes full URLs, and raises OSError or a TensorwireError."""
 
     def stat(self, url: str) -> FileEntry | None: ...
     def get_into(self, entry: FileEntry, start: int, buffer: memoryview) -> int:
-        """Fills a buffer with the bytes from `start` on; how many came before the connection broke
-        off, if it did.
+        """Fill a buffer with the bytes from `start` on and return how many bytes were read: fewer
+        than the buffer's size if the connection broke off.
         """
 
     def put(self, url: str, data: memoryview, if_absent: bool) -> None: ...
     def upload(self, url: str, parts: Iterable[Any]) -> None:
-        """An object of any size; if the iterable raises, there is none, and no leftovers."""
+        """Write an object of any size; if the iterable raises, no object and no parts are left."""
 
     def delete(self, url: str) -> None: ...
     def level(self, url: str) -> tuple[list[str], list[FileEntry]]:
-        """What is directly in a folder: (folders, entries)."""
+        """List a folder, not recursively: (folders, entries)."""
 
     def walk(self, url: str) -> Iterator[FileEntry]:
-        """Everything below a folder."""
+        """List a folder recursively."""
 
 
 def is_url(path: object) -> TypeGuard[str]:
-    """Whether a path is `scheme://...`; `file:///...` is a local path.
+    """Return whether a path is a URL, `scheme://...`; `file:///...` counts as a local path.
 
     >>> is_url("s3://bucket/a"), is_url("/data/a"), is_url("file:///data/a"), is_url(b"s3://bucket/a")
     (True, False, False, False)
@@ -90,7 +89,7 @@ def is_url(path: object) -> TypeGuard[str]:
 
 
 def local_path(path: str | os.PathLike[str]) -> str:
-    """A local path without the `file://` that it may have.
+    """Return a local path without its `file://` prefix, if it has one.
 
     >>> local_path("file:///data/a%20b"), local_path("a%20b")
     ('/data/a b', 'a%20b')
@@ -98,13 +97,14 @@ def local_path(path: str | os.PathLike[str]) -> str:
     text = os.fspath(path)
     if not text.startswith(_FILE):
         return text
-    from urllib.parse import unquote  # which takes longer to import than all of this package
+    # urllib.parse takes longer to import than this whole package, and few paths need it.
+    from urllib.parse import unquote
 
     return unquote(text[len(_FILE) :])
 
 
 def normal(path: str) -> str:
-    """One form for each place: a local path without `file://`, and no slashes too many.
+    """Return the normal form of a path or URL: no `file://`, no redundant slashes.
 
     >>> normal("file:///data//a/"), normal("./data/../b"), normal("s3://bucket/a//")
     ('/data/a', 'b', 's3://bucket/a')
@@ -113,8 +113,7 @@ def normal(path: str) -> str:
 
 
 def shown(url: str) -> str:
-    """A URL as it may stand in a message: without a user's name and password, and without a query,
-    which may be a signature.
+    """Return a URL without user name, password and query, so that messages show no secrets.
 
     >>> shown("https://me:word@host/a?X-Amz-Signature=1"), shown("a?b")
     ('https://host/a', 'a?b')
@@ -131,7 +130,7 @@ def shown(url: str) -> str:
 
 
 def join(base: str, name: str) -> str:
-    """A name in a folder.
+    """Join a folder and a name.
 
     >>> join("s3://bucket/data/", "a"), join("data", "a")
     ('s3://bucket/data/a', 'data/a')

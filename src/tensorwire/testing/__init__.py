@@ -1,10 +1,11 @@
-"""What proves a codec or a framework, ours or yours: conformance checks, sample values, and
-Hypothesis strategies.
+"""Conformance checks for codecs, frameworks and dataset engines, sample values, and Hypothesis
+strategies.
 
     from tensorwire.testing import check_codec, check_engine, check_framework, strategies
 
-`check_codec` and `check_framework` return a report, cell by cell, from which docs/matrix.md is
-made. `check_engine` is for what runs the tasks of datasets. `strategies` needs Hypothesis.
+`check_codec` and `check_framework` return a report with one entry per kind and dtype, from which
+docs/matrix.md is generated. `check_engine` checks an engine that runs the tasks of datasets.
+`strategies` needs Hypothesis.
 """
 
 from __future__ import annotations

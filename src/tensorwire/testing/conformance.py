@@ -1,6 +1,4 @@
-"""The checks that every codec and every framework module must pass, and whose report the
-documentation shows.
-"""
+"""Conformance checks that every codec and every framework module must pass."""
 
 from __future__ import annotations
 
@@ -23,12 +21,12 @@ Report = dict[tuple[str, str], str]
 """(kind, dtype) -> "exact" or "refused"."""
 
 
-def _note(report: Report, sample: Sample, found: str) -> None:
-    """All samples of a cell must agree: a dtype that works in one shape works in all."""
+def _note(report: Report, sample: Sample, outcome: str) -> None:
+    """Add an outcome to the report. All samples of a kind and dtype must have the same outcome."""
     key = (sample.kind, sample.dtype)
-    if report.setdefault(key, found) != found:
+    if report.setdefault(key, outcome) != outcome:
         raise AssertionError(
-            f"{key} is {report[key]} for one sample and {found} for {sample.value!r:.200}"
+            f"{key} is {report[key]} for one sample and {outcome} for {sample.value!r:.200}"
         )
 
 
@@ -38,13 +36,18 @@ def check_codec(
     *,
     hostile: int = 40,
 ) -> Report:
-    """Every kind and dtype goes through, bit for bit, or is refused with EncodeError; cuts and
-    flips give a value or DecodeError.
+    """Check that a codec is bit-exact for every kind and dtype, or raises EncodeError.
 
-    `writer` is a format's name or a codec. `reader` makes the codec that reads a given value, for
-    codecs whose bytes do not say it all (for our own formats it is known). `hostile` is how many
-    damaged copies of each encoding are tried.
+    Damaged encodings must decode to a value or raise DecodeError with `format` and `offset`.
 
+    `writer` is the name of a format or a codec. `reader` returns the codec that reads a given
+    value, for formats that do not store dtype and shape; the formats of tensorwire need none.
+    `hostile` is the number of damaged copies per encoding.
+
+    Returns "exact" or "refused" by (kind, dtype). Raises AssertionError if a check fails.
+
+    >>> import tensorwire as tw
+    >>> from tensorwire.testing import check_codec
     >>> check_codec("safetensors", hostile=0)["sparse", "bfloat16"]
     'exact'
     """
@@ -71,15 +74,17 @@ def _reader(name: str, value: Any) -> TensorFormat:
 
 def _check_read(codec: TensorFormat, data: bytes, value: Any) -> None:
     for copy in (None, True):
-        found = codec.decode(memory.flat(data), copy)
-        assert equal(found, value), f"{value!r:.200} came back as {found!r:.200}"
-        for array in _arrays(found):
+        decoded = codec.decode(memory.flat(data), copy)
+        assert equal(decoded, value), f"{value!r:.200} came back as {decoded!r:.200}"
+        for array in _arrays(decoded):
             assert array.flags.writeable is (copy is True) or not array.size, (
                 f"copy={copy} gave {array.flags.writeable=}"
             )
             assert array.flags.aligned and array.flags.c_contiguous
-    shifted = memoryview(bytes(1) + data)[1:]  # the same bytes at an odd address
+    # The same bytes at an odd address: codecs may not rely on alignment.
+    shifted = memoryview(bytes(1) + data)[1:]
     assert equal(codec.decode(shifted, None), value)
+    # With copy=False a codec may refuse values that it cannot decode without a copy.
     try:
         view = codec.decode(memory.flat(data), False)
     except DecodeError:
@@ -106,24 +111,31 @@ def _arrays(value: Any) -> list[Any]:
 def _check_damage(codec: TensorFormat, data: bytes, times: int) -> None:
     random_ = random.Random(len(data))
     for _ in range(times if data else 0):
-        at = random_.randrange(len(data))
+        position = random_.randrange(len(data))
         for damaged in (
-            data[:at],
-            data[:at] + bytes([data[at] ^ 1 << random_.randrange(8)]) + data[at + 1 :],
-            data + data[: at + 1],
+            data[:position],
+            data[:position]
+            + bytes([data[position] ^ 1 << random_.randrange(8)])
+            + data[position + 1 :],
+            data + data[: position + 1],
         ):
             try:
                 codec.decode(memory.flat(damaged), None)
             except DecodeError as error:
                 assert error.format is not None and error.offset is not None, (
-                    f"{error!r} does not say where"
+                    f"{error!r} has no format or no offset"
                 )
 
 
 def check_framework(framework: str) -> Report:
-    """Every kind and dtype that the framework has comes back from it bit for bit; the others are
-    refused with EncodeError.
+    """Check that tensors survive the conversion to a framework and back bit-exactly.
 
+    Kinds and dtypes that the framework does not have must raise EncodeError.
+
+    Returns "exact" or "refused" by (kind, dtype). Raises AssertionError if a check fails.
+
+    >>> import tensorwire as tw
+    >>> from tensorwire.testing import check_framework
     >>> check_framework("numpy")["dense", "int4"]
     'exact'
     """
@@ -138,10 +150,12 @@ def check_framework(framework: str) -> Report:
             continue
         back = frameworks.tensor(foreign)
         expected: Any = sample.value
+        # Only Python and Arrow distinguish text from bytes, and an empty object array has no
+        # element that shows which one it is.
         if sample.dtype == "text" and framework not in ("numpy", "object", "arrow"):
-            expected = expected.astext(False)  # only Python and Arrow have text
+            expected = expected.astext(False)
         if sample.dtype == "text" and framework == "object" and not expected.size:
-            expected = expected.astext(False)  # no element is left to say so
+            expected = expected.astext(False)
         assert equal(back, expected), (
             f"{framework}: {sample.value!r:.200} came back as {back!r:.200}"
         )

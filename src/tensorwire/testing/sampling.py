@@ -1,5 +1,5 @@
-"""Sample values of every kind and dtype, with the bits that get lost: NaN payloads, -0.0,
-subnormals, extremes, empty and 0-d shapes.
+"""Sample values of every kind and dtype, with hard cases: NaN payloads, -0.0, subnormals, extreme
+values, empty and 0-d shapes.
 """
 
 from __future__ import annotations
@@ -28,17 +28,19 @@ DTYPES = tuple(row for row in dtypes.TABLE if not row.reading_only)
 
 
 class Sample(NamedTuple):
+    """A value, with its row in the matrix of kinds and dtypes."""
+
     kind: str
-    """The row of the matrix: dense, strings, sparse, ragged, list ... What some can hold and some
-    cannot is a kind of its own.
+    """dense, strings, sparse, ragged, list ... Variants that not every format supports are kinds of
+    their own.
     """
     dtype: str
     value: Any
 
 
 def numbers(row: dtypes.DType, shape: tuple[int, ...], seed: int = 0) -> Array:
-    """Random bits, so that floats are NaNs with payloads and subnormals too; the first elements are
-    zero's and one's bits and all ones.
+    """Return an array of random bits, which include NaN payloads and subnormals. The first elements
+    have all bits 0, all bits 1, and only the sign bit 1.
     """
     count = math.prod(shape)
     bits = np.random.default_rng(seed).integers(0, 256, count * row.numpy.itemsize, np.uint8)
@@ -58,7 +60,7 @@ def numbers(row: dtypes.DType, shape: tuple[int, ...], seed: int = 0) -> Array:
 
 
 def layouts(array: Array) -> Iterator[tuple[str, Array]]:
-    """The same values as they may lie in memory."""
+    """Yield an array in different memory layouts."""
     yield "contiguous", array
     if array.ndim:
         yield "fortran", np.asfortranarray(array)
@@ -95,7 +97,8 @@ def _values(row: dtypes.DType | None, count: int, *inner: int) -> Any:
 
 def _sparse(row: dtypes.DType | None) -> Iterator[Sparse]:
     yield Sparse([[0, 1], [2, 0], [2, 3]], _values(row, 3), (3, 4))
-    yield Sparse([[2, 3], [0, 1], [0, 1]], _values(row, 3), (3, 4))  # neither sorted nor unique
+    # The indices are neither sorted nor unique.
+    yield Sparse([[2, 3], [0, 1], [0, 1]], _values(row, 3), (3, 4))
     yield Sparse(np.zeros((0, 2), np.int64), _values(row, 0), (3, 0))
     yield Sparse([[5]], _values(row, 1), (1 << 40,))
 
@@ -123,8 +126,10 @@ def _ragged(row: dtypes.DType | None) -> Iterator[tuple[str, Ragged]]:
 
 
 def samples() -> Iterator[Sample]:
-    """Every kind with every dtype that it can have.
+    """Yield sample values of every kind, with every dtype that the kind can have.
 
+    >>> import tensorwire as tw
+    >>> from tensorwire.testing import samples
     >>> print(*dict.fromkeys(sample.kind for sample in samples()), sep=", ")
     scalar, dense, sparse, hybrid, ragged, ragged int32, ragged deep, strings, list, tuple, dict,
     python, nested, bundle

@@ -1,5 +1,6 @@
-"""Hypothesis strategies for every kind of tensor and for nested values. Bits are random, so NaN
-payloads and subnormals come too.
+"""Hypothesis strategies for tensors of every kind and for nested values.
+
+Numbers are random bits, so that NaN payloads and subnormals occur.
 """
 
 from __future__ import annotations
@@ -16,17 +17,18 @@ from .sampling import DTYPES
 
 
 def dtypes() -> st.SearchStrategy[_dtypes.DType]:
-    """Every row of the table that can be written."""
+    """Return a strategy for the dtypes that can be written."""
     return st.sampled_from(DTYPES)
 
 
 def shapes(max_dims: int = 5, max_side: int = 4) -> st.SearchStrategy[tuple[int, ...]]:
+    """Return a strategy for shapes."""
     return st.lists(st.integers(0, max_side), max_size=max_dims).map(tuple)
 
 
 @st.composite
 def arrays(draw: Any, dtype: Any = None, shape: Any = None) -> Any:
-    """Dense tensors of any dtype and shape."""
+    """Return a strategy for dense tensors of any dtype and shape."""
     row = draw(dtypes()) if dtype is None else _dtypes.named(dtype)
     dims = draw(shapes()) if shape is None else shape
     count = math.prod(dims) * row.numpy.itemsize
@@ -40,7 +42,7 @@ def arrays(draw: Any, dtype: Any = None, shape: Any = None) -> Any:
 
 @st.composite
 def strings(draw: Any, shape: Any = None, text: Any = None) -> Any:
-    """Strings, of bytes or of text."""
+    """Return a strategy for string tensors of bytes or text."""
     dims = draw(shapes(3, 3)) if shape is None else shape
     is_text = draw(st.booleans()) if text is None else text
     item = (
@@ -55,7 +57,9 @@ def strings(draw: Any, shape: Any = None, text: Any = None) -> Any:
 
 @st.composite
 def sparse(draw: Any, hybrid: bool = True) -> Any:
-    """Sparse tensors: unsorted, with duplicates, hybrid unless told not to, of numbers or strings."""
+    """Return a strategy for sparse tensors of numbers or strings: unsorted, with duplicates, and
+    hybrid unless `hybrid` is False.
+    """
     rank, nnz = draw(st.integers(1, 3)), draw(st.integers(0, 5))
     shape = [draw(st.integers(1, 6)) for _ in range(rank)]
     indices = [[draw(st.integers(0, dim - 1)) for dim in shape] for _ in range(nnz)]
@@ -68,8 +72,8 @@ def sparse(draw: Any, hybrid: bool = True) -> Any:
 
 @st.composite
 def ragged(draw: Any) -> Any:
-    """Ragged tensors of one to three ragged dimensions, with uniform ones among them, of numbers or
-    strings.
+    """Return a strategy for ragged tensors of numbers or strings, with one to three ragged or
+    uniform dimensions.
     """
     depth, dtype = draw(st.integers(1, 3)), draw(st.sampled_from([np.int32, np.int64]))
     rows, splits, uniform = draw(st.integers(0, 3)), [], []
@@ -84,12 +88,12 @@ def ragged(draw: Any) -> Any:
 
 
 def tensors() -> st.SearchStrategy[Any]:
-    """Any tensor."""
+    """Return a strategy for tensors of any kind."""
     return st.one_of(arrays(), strings(), sparse(), ragged())
 
 
 def leaves() -> st.SearchStrategy[Any]:
-    """Python's own leaves."""
+    """Return a strategy for Python scalars, text and bytes."""
     text = st.text(st.characters(exclude_categories=["Cs"]), max_size=9)
     return st.one_of(
         st.none(), st.booleans(), st.integers(), st.floats(), text, st.binary(max_size=9)
@@ -97,6 +101,7 @@ def leaves() -> st.SearchStrategy[Any]:
 
 
 def bundles() -> st.SearchStrategy[Any]:
+    """Return a strategy for bundles of tensors with metadata."""
     text = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
     return st.builds(
         Bundle,
@@ -106,7 +111,7 @@ def bundles() -> st.SearchStrategy[Any]:
 
 
 def values(max_leaves: int = 6) -> st.SearchStrategy[Any]:
-    """Anything that `tw.dumps` takes."""
+    """Return a strategy for all values that `tw.dumps` takes."""
     text = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
     keys = st.one_of(text, text, st.integers(-(1 << 63), (1 << 63) - 1))
     return st.recursive(

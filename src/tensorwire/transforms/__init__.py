@@ -1,3 +1,1 @@
-"""What is done to data on its way into a file and undone on the way out: compression of streams,
-quantization of numbers.
-"""
+"""Reversible transforms of data: compression of streams, and quantization of floats."""

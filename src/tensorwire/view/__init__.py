@@ -1,16 +1,16 @@
-"""`tensorwire view`: a local page that shows what is in tensor files, record files, checkpoints and
-SavedModels. What tensors and records look like is in `explore`.
+"""The local web page of `tensorwire view`: tensor files, record files, checkpoints and SavedModels.
 
-    catalog        the files and folders that were given, each under an id; nothing else can be
-                   asked for
-    opened         files that are open, and tensors that were read
-    viewport       down-sampled windows and line plots
+    catalog        the files and folders on the command line, each under an id
+    opened         caches of open files and of tensors
+    viewport       downsampled windows of tensors, and line plots
     kinds          pages of statistics, strings, ragged rows and sparse patterns
-    records        pages of records, their schema, whether they are whole
-    models         signatures of SavedModels, and requests for them
-    comparing      two tensors
-    guard app      who may ask, and what is answered
-    page/          what the browser gets: plain HTML, CSS and JavaScript
+    records        pages of records, their schema and integrity
+    models         signatures of SavedModels, and requests to them
+    comparing      the difference of two tensors
+    guard          access control: token, Host header, request size
+    app            the HTTP API
+    page/          the page itself: plain HTML, CSS and JavaScript
 
-The server never sends a whole tensor: what the page gets is bounded, and so is what is read for it.
+The server never sends a whole tensor: the size of a response is bounded, and so are the bytes that
+are read for it. The text and statistics of tensors and records come from `explore`.
 """

@@ -1,11 +1,10 @@
-"""What is answered: the page, and below /api/ what it asks for. Errors are JSON with one text; a
-traceback is never sent.
+"""The HTTP API of the page: static files, and below /api/ one handler per kind of request.
 
-That a file is broken is an answer like any other, {"error": TEXT} with status 200: browsers write
-any other status to their console as a fault of the page. 500 is a fault of ours.
-
-Handlers run on threads, a few at a time. Each gets the query as `Query`, which checks every number
-before it is used.
+1. An error is JSON with one text, {"error": TEXT}; a traceback is never sent.
+2. A damaged file is a normal result with status 200, because browsers log any other status as an
+   error of the page. Status 500 means a bug in tensorwire.
+3. Handlers run on threads, at most AT_ONCE at a time. Each gets the query string as a `Query`,
+   which validates every number.
 """
 
 from __future__ import annotations
@@ -41,55 +40,60 @@ TYPES = {
     ".svg": "image/svg+xml",
 }
 AT_ONCE = 8
-"""Answers that are made at the same time: each may hold some hundred megabytes."""
+"""The most concurrent handlers: each may use some hundred megabytes."""
 NAMES = 1000
-"""Tensors of one file that are listed at once."""
+"""The most tensors of a file in one response."""
 LARGEST = 32 << 20
-"""Bytes of a picture that is passed on as it is."""
+"""The largest image file that is passed on, in bytes."""
 _LARGEST = 1 << 62
 
 
 class Query:
-    """The words behind the question mark."""
+    """The validated query string of a request."""
 
     def __init__(self, words: Any) -> None:
         self._words = words
 
-    def text(self, name: str, otherwise: str = "") -> str:
-        return str(self._words.get(name, otherwise))[:1000]
+    def text(self, name: str, default: str = "") -> str:
+        return str(self._words.get(name, default))[:1000]
 
-    def number(self, name: str, otherwise: int | None = 0) -> Any:
-        """A whole number; an error if it is something else."""
-        said = self._words.get(name)
-        if said is None or said == "":
-            return otherwise
+    def number(self, name: str, default: int | None = 0) -> Any:
+        """Return an integer parameter."""
+        text = self._words.get(name)
+        if text is None or text == "":
+            return default
         if (
-            not said.removeprefix("-").isascii()
-            or not said.removeprefix("-").isdigit()
-            or len(said) > 19
-            or abs(int(said)) > _LARGEST
+            not text.removeprefix("-").isascii()
+            or not text.removeprefix("-").isdigit()
+            or len(text) > 19
+            or abs(int(text)) > _LARGEST
         ):
-            raise SchemaError(f"{name} is a whole number, not {said!r:.40}")
-        return int(said)
+            raise SchemaError(f"expected an integer for {name}, found {text!r:.40}")
+        return int(text)
 
-    def choice(self, name: str, known: tuple[str, ...]) -> str:
-        said = self.text(name, known[0])
-        if said not in known:
-            raise SchemaError(f"{name} is one of {', '.join(known)}, not {said!r:.40}")
-        return said
+    def choice(self, name: str, options: tuple[str, ...]) -> str:
+        """Return a parameter that must be one of the options; the first one is the default."""
+        text = self.text(name, options[0])
+        if text not in options:
+            raise SchemaError(
+                f"expected {name} to be one of {', '.join(options)}, found {text!r:.40}"
+            )
+        return text
 
     def place(self) -> tuple[int, ...] | None:
-        said = self.text("at")
-        if not said:
+        """Return the index `at`, such as 0,3,7."""
+        text = self.text("at")
+        if not text:
             return None
-        if len(said) > 900 or not all(
-            part.isascii() and part.isdigit() and len(part) < 19 for part in said.split(",")
+        if len(text) > 900 or not all(
+            part.isascii() and part.isdigit() and len(part) < 19 for part in text.split(",")
         ):
-            raise SchemaError("at is a place: whole numbers with commas between them")
-        return tuple(map(int, said.split(",")))
+            raise SchemaError("expected integers separated by commas for at")
+        return tuple(map(int, text.split(",")))
 
-    def tensor(self, which: str = "") -> tuple[str, int]:
-        return self.text(f"id{which}"), self.number(f"n{which}")
+    def tensor(self, suffix: str = "") -> tuple[str, int]:
+        """Return the file id and the number of a tensor."""
+        return self.text(f"id{suffix}"), self.number(f"n{suffix}")
 
     @property
     def both(self) -> bool:
@@ -97,7 +101,7 @@ class Query:
 
 
 class Answers:
-    """One method for each thing that the page can ask; its name is the path's."""
+    """The handlers: one method per path below /api/, with the same name."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -112,14 +116,14 @@ class Answers:
         return {"version": __version__, "roots": roots, "left_out": self._catalog.left_out}
 
     def file(self, query: Query) -> Any:
-        """What is in a tensor file; of many tensors those whose names have the text in them, some
-        at a time.
+        """Return the contents of a tensor file: the tensors whose names contain the text of
+        `filter`, at most NAMES at a time.
         """
         opened = self._library.file(query.text("id"))
         wanted, start = query.text("filter").lower(), max(0, query.number("start"))
         chosen = [i for i, name in enumerate(opened.names) if wanted in name.lower()]
         texts, file = opened.file.tensor_metadata, opened.file
-        about = {
+        data = {
             "format": file.format,
             "size": file.size,
             "compression": file.compression,
@@ -128,7 +132,7 @@ class Answers:
         }
         listed = [self._about(query.text("id"), i, texts) for i in chosen[start : start + NAMES]]
         metadata = {key[:200]: text[:2000] for key, text in list(file.metadata.items())[:200]}
-        return about | {
+        return data | {
             "metadata": metadata,
             "total": len(opened.names),
             "found": len(chosen),
@@ -148,25 +152,25 @@ class Answers:
                 "kind": "broken",
                 "error": str(error),
             }
-        about = {
+        data = {
             "n": number,
             "name": tensor.name,
             "kind": tensor.kind,
             "dtype": str(tensor.dtype),
             "shape": list(tensor.shape),
         }
-        said = {key[:200]: text[:2000] for key, text in texts.get(tensor.name, {}).items()}
-        return about | {
+        metadata = {key[:200]: text[:2000] for key, text in texts.get(tensor.name, {}).items()}
+        return data | {
             "nbytes": tensor.nbytes,
             "quantized": tensor.quantized,
             "compression": tensor.compression,
-            "metadata": said,
+            "metadata": metadata,
         }
 
     def tensor(self, query: Query) -> Any:
         id, number = query.tensor()
         tensor = self._library.tensor(id, number)
-        about = self._about(id, number, self._library.file(id).file.tensor_metadata)
+        data = self._about(id, number, self._library.file(id).file.tensor_metadata)
         shape = tuple(dim or 0 for dim in tensor.shape)
         dense = tensor.kind == "dense"
         pictures = (
@@ -177,7 +181,7 @@ class Answers:
             if dense
             else []
         )
-        return about | {"pictures": pictures, "complex": dense and "complex" in str(tensor.dtype)}
+        return data | {"pictures": pictures, "complex": dense and "complex" in str(tensor.dtype)}
 
     def _values(self, query: Query) -> DenseValues:
         if query.both:
@@ -193,7 +197,7 @@ class Answers:
             (query.number(f"{side}0"), query.number(f"{side}1", None)) for side in "rc"
         )
         size = query.number("height", 256), query.number("width", 256)
-        found = window(
+        viewport = window(
             values,
             cut,
             rows,
@@ -202,17 +206,17 @@ class Answers:
             query.text("how", "sample"),
             query.choice("part", PARTS),
         )
-        return "application/octet-stream", found.packed()
+        return "application/octet-stream", viewport.packed()
 
     def line(self, query: Query) -> Any:
-        found = line(
+        line_view = line(
             self._values(query),
             query.number("start"),
             query.number("stop", None),
             query.number("points", 1024),
             query.choice("part", PARTS),
         )
-        return found.json()
+        return line_view.json()
 
     def statistics(self, query: Query) -> Any:
         exact = bool(query.number("exact"))
@@ -283,22 +287,23 @@ class Answers:
         return self._records.schema(query.text("id"))
 
     def verify(self, query: Query) -> Any:
-        """Reads everything, which takes as long as it takes."""
+        """Read the whole file and return the damage in it."""
         node = self._catalog[query.text("id")]
         if node.kind == "records":
             return self._records.verify(node.id)
-        self._library.file(node.id)  # which refuses what cannot be read whole
-        found = verify(node.path, "checkpoint" if node.kind == "checkpoint" else None)
-        about = found.json()
+        # Opening the file first checks the limits for files that must be read whole.
+        self._library.file(node.id)
+        report = verify(node.path, "checkpoint" if node.kind == "checkpoint" else None)
+        data = report.json()
         return {
-            key: about[key] for key in ("ok", "tensors", "nbytes", "checksums") if key in about
-        } | {"problems": found.problems[:100]}
+            key: data[key] for key in ("ok", "tensors", "nbytes", "checksums") if key in data
+        } | {"problems": report.problems[:100]}
 
     def model(self, query: Query) -> Any:
         return self._models.signatures(query.text("id"))
 
-    def request(self, query: Query, said: Any) -> Any:
-        return self._models.request(query.text("id"), said)
+    def request(self, query: Query, body: Any) -> Any:
+        return self._models.request(query.text("id"), body)
 
 
 READS = (
@@ -308,40 +313,45 @@ READS = (
 
 
 def _picture(data: bytes) -> tuple[str, bytes]:
-    """A string, if it is a picture: what else it may be, a browser shall not find out."""
+    """Return (media type, data) of a string that is an image.
+
+    Any other string is refused: a browser must not interpret bytes of a file, for example as HTML.
+    """
     kind = kinds.media_type(data)
     if kind is None or len(data) > LARGEST:
         raise SchemaError(
             "this string is neither PNG nor JPEG"
             if kind is None
-            else f"a picture of {len(data):,} bytes"
+            else f"the image has {len(data):,} bytes, more than {LARGEST:,}"
         )
     return kind, data
 
 
 def _safely(work: Callable[[], Any]) -> tuple[int, str, bytes]:
-    """(status, media type, body) of an answer, or of what was wrong."""
+    """Return (status, media type, body) of a response, or of an error."""
     try:
-        found = work()
-        if isinstance(found, tuple):
-            return 200, found[0], found[1]
+        answer = work()
+        if isinstance(answer, tuple):
+            return 200, answer[0], answer[1]
         return (
             200,
             "application/json",
-            json.dumps(found, allow_nan=False).encode("utf-8", "replace"),
+            json.dumps(answer, allow_nan=False).encode("utf-8", "replace"),
         )
     except (TensorwireError, OSError) as error:
         status, text = 200, str(error)
     except MemoryError:
-        status, text = 200, "there is not enough memory for this"
-    except Exception as error:  # a fault of ours: the page hears of it, the server lives on
+        status, text = 200, "not enough memory"
+    except Exception as error:
+        # A bug in tensorwire: it is reported on the page and on standard error, and the server
+        # goes on.
         print(f"tensorwire view: {type(error).__name__}: {error}", file=sys.stderr)
-        status, text = 500, f"a fault in tensorwire view: {type(error).__name__}: {error}"
+        status, text = 500, f"internal error in tensorwire view: {type(error).__name__}: {error}"
     return status, "application/json", json.dumps({"error": text[:4000]}).encode("utf-8", "replace")
 
 
 def application(catalog: Catalog, token: str, port: int) -> App:
-    """The page and its server's side, for whoever has the token. Needs the extra `view`."""
+    """Return the ASGI application of the page, behind its `Guard`. Needs the extra `view`."""
     starlette = require("starlette.applications", extra="view")
     responses, routing = (
         require("starlette.responses", extra="view"),
@@ -388,4 +398,4 @@ def _json(body: bytes) -> Any:
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
-        raise SchemaError("the request is no JSON") from None
+        raise SchemaError("the request body is not valid JSON") from None

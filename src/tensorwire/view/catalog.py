@@ -1,6 +1,11 @@
-"""The files and folders that were given, as a tree. Each thing that can be opened has an id, and
-only ids come back from the page: there is no way to ask for a path, so none outside of what was
-given can be asked for. Links that lead out of a folder are left out."""
+"""The catalog of files and folders on the command line, as a tree.
+
+1. Everything that can be opened has an id, and the page sends only ids. A path cannot be requested,
+   so nothing else on the machine can be read.
+2. Symbolic links that lead out of a given folder are left out, both when the tree is built and when
+   a node is opened.
+3. Files are listed by their suffix, or by their first bytes where these are unambiguous.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +20,20 @@ from ..codecs import FORMATS
 from ..codecs.identify import HEAD, by_name, holds_records, recognise
 
 MOST = 5000
-"""Files that a tree shows."""
+"""The most files in the tree."""
 DEEP = 16
+"""The most levels of folders."""
 _SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
 _HUB = ".safetensors.index.json"
 _UNSAID = ("raw", "example", "json")
-"""Formats whose files say too little, or are too often something else, to be listed by their names.
-"""
+"""Formats whose suffixes (.json, .bin ...) are too common to list such files."""
 _SURE = ("safetensors", "npy", "npz", "arrow", "parquet", "protobuf")
-"""Formats with a mark that no other file has."""
+"""Formats with unambiguous magic bytes."""
 
 
 @dataclass
 class CatalogNode:
-    """One line of the tree: a folder, or something that can be opened."""
+    """One node of the tree: a folder, or a file that can be opened."""
 
     id: str
     name: str
@@ -37,11 +42,11 @@ class CatalogNode:
     path: str
     size: int = 0
     root: str | None = None
-    """The folder that was given; None if this was given itself."""
+    """The folder on the command line that contains this node; None if it was given itself."""
     children: list[CatalogNode] = field(default_factory=list)
 
     def json(self) -> dict[str, Any]:
-        """What the page gets; paths stay here."""
+        """Return the data for the page, without the path."""
         return {
             "id": self.id,
             "name": self.name,
@@ -52,7 +57,7 @@ class CatalogNode:
 
 
 class Catalog:
-    """What was given. `tree()` looks anew; a path keeps its id."""
+    """The files and folders on the command line. `tree()` reads the folders again; ids are kept."""
 
     def __init__(self, paths: Iterable[str | os.PathLike[str]]) -> None:
         self._paths = [os.fspath(path) for path in paths]
@@ -60,14 +65,14 @@ class Catalog:
         self._nodes: dict[str, CatalogNode] = {}
         self._lock = threading.Lock()
         self.left_out = 0
-        """Files that were one too many."""
+        """The number of files beyond MOST, which are not listed."""
         for path in self._paths:
             if not os.path.exists(path) and not os.path.exists(path + ".index"):
                 raise FileNotFoundError(2, "no such file or folder", path)
         self.roots = self.tree()
 
     def tree(self) -> list[CatalogNode]:
-        """The tree, as the folders are now."""
+        """Return the current tree."""
         with self._lock:
             self.left_out, self._room = 0, MOST
             self.roots = [self._given(path) for path in self._paths]
@@ -76,11 +81,10 @@ class Catalog:
     def __getitem__(self, id: str) -> CatalogNode:
         node = self._nodes.get(id)
         if node is None:
-            raise SchemaError("no such file here; reload the page")
+            raise SchemaError("no such file in the catalog", hint="reload the page")
+        # The path was checked when the tree was built, but may be a link by now.
         if node.root is not None and not _inside(node.path, node.root):
-            raise SchemaError(
-                "this is now a link that leads out of the folder that was given", path=node.name
-            )
+            raise SchemaError("symbolic link leads out of the given folder", path=node.name)
         return node
 
     def _node(
@@ -126,8 +130,9 @@ class Catalog:
         return node
 
     def _model(self, path: str, name: str, top: str, root: str | None) -> CatalogNode:
-        """A SavedModel: its signatures, and its variables below it."""
-        if name.isdigit():  # a version, which says nothing alone
+        """Return the node of a SavedModel, with its variables as a child."""
+        # A numbered folder is a version; it is shown with the name of the model.
+        if name.isdigit():
             name = f"{os.path.basename(os.path.dirname(os.path.abspath(path)))}/{name}"
         node = self._node("model", path, name, root)
         prefix = os.path.join(path, "variables", "variables")
@@ -138,45 +143,45 @@ class Catalog:
 
 
 def _inside(path: str, top: str) -> bool:
-    found = os.path.realpath(path)
-    return found == top or found.startswith(top.rstrip("/") + "/")
+    resolved = os.path.realpath(path)
+    return resolved == top or resolved.startswith(top.rstrip("/") + "/")
 
 
 def _entries(path: str, top: str) -> Iterator[os.DirEntry[str]]:
-    """What is in a folder: files and folders that lie below the top, and nothing that cannot be
-    looked at.
-    """
+    """Yield the files and folders in a folder, without links that lead out of the top folder."""
     try:
-        with os.scandir(path) as found:
-            for entry in found:
+        with os.scandir(path) as entries:
+            for entry in entries:
+                # A link to a parent folder is left out too, since it would recurse.
                 if entry.is_symlink():
                     above = os.path.realpath(path)
                     if not _inside(entry.path, top) or _inside(above, os.path.realpath(entry.path)):
-                        continue  # out of here, or back up
-                if entry.is_dir() or entry.is_file():  # no sockets, no pipes
+                        continue
+                # Sockets and pipes are left out: opening them may block.
+                if entry.is_dir() or entry.is_file():
                     yield entry
     except OSError:
         return
 
 
 def _natural(name: str) -> list[Any]:
-    """Names as people count them."""
+    """Return a key that sorts numbers in names by value: layer2 before layer10."""
     parts: list[Any] = [""]
-    for sign in name.casefold():
-        digit = sign.isascii() and sign.isdigit()
+    for character in name.casefold():
+        digit = character.isascii() and character.isdigit()
         if digit and isinstance(parts[-1], int):
-            parts[-1] = parts[-1] * 10 + int(sign)
+            parts[-1] = parts[-1] * 10 + int(character)
         elif digit:
-            parts.append(int(sign))
+            parts.append(int(character))
         elif isinstance(parts[-1], int):
-            parts.append(sign)
+            parts.append(character)
         else:
-            parts[-1] += sign
+            parts[-1] += character
     return parts
 
 
 def _kind(path: str, siblings: set[str]) -> tuple[str | None, str]:
-    """What a file in a folder is, and the path by which it is opened; None for what is not ours."""
+    """Return (tensors, records, checkpoint or None; the path to open) for a file in a folder."""
     name = os.path.basename(path)
     stem = name.removesuffix(".index")
     if stem != name and any(other.startswith(stem + ".data-") for other in siblings):
@@ -201,7 +206,7 @@ def _kind(path: str, siblings: set[str]) -> tuple[str | None, str]:
 
 
 def _sizes(prefix: str) -> int:
-    """Bytes of a checkpoint's files."""
+    """Return the size of all files of a checkpoint, in bytes."""
     folder, stem = os.path.split(prefix)
     try:
         names = [

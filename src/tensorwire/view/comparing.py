@@ -1,4 +1,4 @@
-"""Two tensors: what is different, how much, and where."""
+"""The comparison of two tensors: statistics of the difference, and where it is largest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .opened import WHOLE, Library
 
 
 class Difference:
-    """One tensor minus another, as float64; NaN where both are NaN is no difference."""
+    """One tensor minus another, as float64; the difference of two NaN is 0."""
 
     def __init__(self, a: DenseValues, b: DenseValues) -> None:
         self.shape, self.dtype, self.unit = a.shape, np.dtype(np.float64), max(a.unit, b.unit)
@@ -31,22 +31,23 @@ class Difference:
                 gap: Array = np.abs(a.astype(np.complex128) - b.astype(np.complex128))
                 same = a == b
             elif a.dtype == b.dtype and a.dtype.kind in "iu" and a.dtype.itemsize == 8:
-                # as floats, numbers past 2**53 would look the same
+                # As float64, integers beyond 2**53 that differ could look equal.
                 return np.where(a >= b, 1.0, -1.0) * distance(a, b)
             else:
+                # Equal infinities need `same`, since infinity minus infinity is NaN.
                 left, right = numbers(a), numbers(b)
-                gap, same = left - right, left == right  # infinity minus infinity is NaN
+                gap, same = left - right, left == right
         gap[same | (np.isnan(numbers(a)) & np.isnan(numbers(b)))] = 0.0
         return gap
 
 
 def difference(library: Library, a: tuple[str, int], b: tuple[str, int]) -> Difference:
-    """a - b, for windows and statistics."""
+    """Return a - b, for windows and statistics."""
     left, right = library.values(*a), library.values(*b)
     if left.shape != right.shape:
         raise SchemaError(
-            f"the shapes are {list(left.shape)} and {list(right.shape)}; only tensors of one shape"
-            " have a difference"
+            f"cannot subtract tensors of different shapes {list(left.shape)} and"
+            f" {list(right.shape)}"
         )
     return Difference(left, right)
 
@@ -54,21 +55,23 @@ def difference(library: Library, a: tuple[str, int], b: tuple[str, int]) -> Diff
 def comparison(
     library: Library, a: tuple[str, int], b: tuple[str, int], exact: bool = False
 ) -> dict[str, Any]:
-    """How two tensors differ: dense ones of one shape by numbers, of a sample if they are large;
-    others as `tensorwire diff` says it.
+    """Return how two tensors differ.
+
+    Dense tensors of the same shape are subtracted, large ones as a sample. Others are compared like
+    `tensorwire diff` does.
     """
     left, right = library.tensor(*a), library.tensor(*b)
     both = [
         {
-            "name": one.name,
-            "kind": one.kind,
-            "dtype": str(one.dtype),
-            "shape": list(one.shape),
-            "nbytes": one.nbytes,
+            "name": tensor.name,
+            "kind": tensor.kind,
+            "dtype": str(tensor.dtype),
+            "shape": list(tensor.shape),
+            "nbytes": tensor.nbytes,
         }
-        for one in (left, right)
+        for tensor in (left, right)
     ]
-    about: dict[str, Any] = {
+    data: dict[str, Any] = {
         "a": both[0],
         "b": both[1],
         "statistics": None,
@@ -79,39 +82,39 @@ def comparison(
     if left.kind == right.kind == "dense" and left.shape == right.shape:
         gap = difference(library, a, b)
         summary = sampling.summary(gap, exact)
-        found, size = summary.statistics, summary.size
-        ends = [abs(end) for end in (found.least, found.largest) if end is not None]
-        about["statistics"] = statistics_page(summary) | {
-            "unequal": found.elements - found.zeros,
+        stats, size = summary.statistics, summary.size
+        ends = [abs(end) for end in (stats.least, stats.largest) if end is not None]
+        data["statistics"] = statistics_page(summary) | {
+            "unequal": stats.elements - stats.zeros,
             "max_abs": for_page(max(ends)) if ends else None,
             "rms": (
                 None
-                if found.mean is None or found.deviation is None
-                else for_page(math.hypot(found.mean, found.deviation))
+                if stats.mean is None or stats.deviation is None
+                else for_page(math.hypot(stats.mean, stats.deviation))
             ),
         }
         large = size > sampling.EXACT
         if not large:
-            about["largest"] = _largest(gap)
+            data["largest"] = _largest(gap)
     else:
         large = max(left.nbytes, right.nbytes) > WHOLE
     if large and not exact:
-        about["note"] = (
+        data["note"] = (
             None
-            if about["statistics"]
-            else "too large to be compared here; tensorwire diff compares files of any size"
+            if data["statistics"]
+            else "too large to compare on this page; use tensorwire diff, which has no size limit"
         )
-        return about
-    about["summary"] = compare(left, right, None).json()
-    return about
+        return data
+    data["summary"] = compare(left, right, None).json()
+    return data
 
 
 def _largest(gap: Difference) -> list[int] | None:
-    """Where the difference is largest, which is what one wants to see first."""
-    size, best, place = math.prod(gap.shape), 0.0, None
+    """Return the index of the largest difference, where the page starts; None if there is none."""
+    size, best, position = math.prod(gap.shape), 0.0, None
     for start in range(0, size, BLOCK):
         block = np.nan_to_num(np.abs(gap.run(start, min(size, start + BLOCK))), nan=math.inf)
-        at = int(block.argmax())
-        if block[at] > best:
-            best, place = float(block[at]), start + at
-    return None if place is None else [int(dim) for dim in np.unravel_index(place, gap.shape)]
+        index = int(block.argmax())
+        if block[index] > best:
+            best, position = float(block[index]), start + index
+    return None if position is None else [int(dim) for dim in np.unravel_index(position, gap.shape)]

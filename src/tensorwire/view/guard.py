@@ -1,10 +1,11 @@
-"""Who may ask: the browser that was given the token, on this machine, by this server's own name.
-Everyone else gets 403.
+"""Access control for the page: only the browser with the token is served; others get 403.
 
-The token comes once in the URL and then in a cookie that scripts cannot read and other sites cannot
-make a browser send. The Host header must be ours, so that a name of somebody else's that points
-here is of no use. Nothing but GET, HEAD and one kind of POST is answered, and a POST must come from
-the page itself.
+1. The token comes once in the URL, then in a cookie that scripts cannot read (HttpOnly) and that
+   browsers do not send with requests from other sites (SameSite=Strict).
+2. The Host header must be the server's own address. This stops DNS rebinding, where a foreign name
+   resolves to 127.0.0.1.
+3. Only GET, HEAD and POST with JSON are allowed, and the Origin of a POST must be the page itself.
+4. The size of a request body is limited, both by its header and while it is received.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 BODY = 4 << 20
-"""Bytes of a request's body."""
+"""The most bytes of a request body."""
 POLICY = (
     "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors"
     " 'none'"
@@ -40,19 +41,18 @@ HEADERS = {
 
 
 class Guard:
-    """In front of an application: checks each request, and adds the headers that tell browsers to
-    be careful, too.
-    """
+    """An ASGI middleware that checks each request and adds security headers to each response."""
 
     def __init__(self, app: App, token: str, port: int) -> None:
         self._app, self._token = app, token
-        # cookies do not know ports, and another one may be open
+        # Cookies are shared by all ports of a host, and another view may be running.
         self._cookie = f"tensorwire_{port}"
         self._port = port
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Web sockets and lifespan events are not supported.
         if scope["type"] != "http":
-            return  # no web sockets here
+            return
         headers = {
             name.decode("latin-1").lower(): value.decode("latin-1")
             for name, value in scope["headers"]
@@ -73,44 +73,42 @@ class Guard:
             await self._app(scope, _Bounded(receive), sent)
 
     def _refused(self, method: str, headers: dict[str, str], given: str) -> tuple[int, str] | None:
-        """Why a request is not answered, with its status."""
+        """Return the status and message for a request that is refused, else None."""
         if not is_own_host(headers.get("host", ""), port=self._port):
-            return 403, "this server answers under its own address only"
+            return 403, "the Host header is not the address of this server"
         if not self._is_token(given) and not self._is_token(self._kept(headers.get("cookie", ""))):
             return (
                 403,
-                (
-                    "open the address that tensorwire view printed: it has a token, and this"
-                    " request has none"
-                ),
+                ("this request has no valid token: open the URL that tensorwire view printed"),
             )
         if method not in ("GET", "HEAD", "POST"):
-            return 405, "only GET and POST"
+            return 405, "only GET, HEAD and POST are allowed"
         if method == "POST":
             ours = is_own_host(headers.get("origin", "").removeprefix("http://"), port=self._port)
             if not ours or not headers.get("content-type", "").startswith("application/json"):
-                return 403, "this request does not come from the page"
+                return 403, "a POST must be JSON from the page itself"
             size = headers.get("content-length", "")
             if not size.isascii() or not size.isdigit() or int(size) > BODY:
-                return 413, f"a request has at most {BODY:,} bytes, and says how many"
+                return 413, f"a request needs a Content-Length of at most {BODY:,} bytes"
         return None
 
-    def _is_token(self, said: str) -> bool:
-        return hmac.compare_digest(said.encode("utf-8", "replace"), self._token.encode())
+    def _is_token(self, text: str) -> bool:
+        # A comparison in constant time does not leak how much of the token was right.
+        return hmac.compare_digest(text.encode("utf-8", "replace"), self._token.encode())
 
     def _kept(self, cookies: str) -> str:
         try:
-            found = SimpleCookie(cookies).get(self._cookie)
+            morsel = SimpleCookie(cookies).get(self._cookie)
         except CookieError:
             return ""
-        return "" if found is None else found.value
+        return "" if morsel is None else morsel.value
 
     def _set_cookie(self) -> bytes:
         return f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict".encode()
 
 
 class _Bounded:
-    """A body that ends where it may be no larger, whatever its header said."""
+    """A request body that disconnects at the limit, even if its Content-Length was smaller."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive, self._left = receive, BODY

@@ -1,5 +1,5 @@
-"""Pages of what NumPy has no array for: strings and a search in them, rows of ragged tensors and
-their lengths, patterns of sparse ones.
+"""Pages of string, ragged and sparse tensors: strings and a search, rows and their lengths,
+sparsity patterns.
 """
 
 from __future__ import annotations
@@ -22,47 +22,49 @@ from .opened import WHOLE, Library
 from .viewport import Slice
 
 PAGE = 200
+"""The most items in one response."""
 SHOWN = 400
-"""Characters of a string, and values of a row, that a page shows."""
+"""The most characters of a string, and values of a row, in one response."""
 PIECE = 8 << 20
-"""Bytes that are read at once."""
+"""The number of bytes per read."""
 SECONDS = 1.5
-"""How long a search looks before it tells what it has."""
+"""The time limit of a search; then it returns what it has, and where to continue."""
 BINS = 128
+"""The most rows and columns of a sparsity pattern."""
 
 
 _MEDIA_TYPES = {"PNG": "image/png", "JPEG": "image/jpeg"}
 
 
 def media_type(data: bytes) -> str | None:
-    """What a string is shown as by a browser, if it is a picture."""
+    """Return the media type of a string that is a PNG or JPEG file, else None."""
     return _MEDIA_TYPES.get(images.type_of(data) or "")
 
 
 def for_page(value: int | float | None) -> int | float | str | None:
-    """A number that JSON and JavaScript hold, or its text."""
+    """Return a number that JSON and JavaScript represent exactly, or its text."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return str(value) if isinstance(value, int) and abs(value) >= 1 << 53 else value
 
 
-def statistics_page(found: SampleSummary) -> dict[str, Any]:
-    """Statistics under the names that the page knows them by."""
-    numbers, bars = found.statistics, found.histogram
+def statistics_page(result: SampleSummary) -> dict[str, Any]:
+    """Return statistics under the names that the page uses."""
+    stats, bars = result.statistics, result.histogram
     return {
-        "size": found.size,
-        "counted": numbers.elements,
-        "nan": numbers.nans,
-        "inf": numbers.infinite,
-        "zeros": numbers.zeros,
-        "negative": numbers.negative,
-        "min": for_page(numbers.least),
-        "max": for_page(numbers.largest),
-        "mean": for_page(numbers.mean),
-        "std": for_page(numbers.deviation),
+        "size": result.size,
+        "counted": stats.elements,
+        "nan": stats.nans,
+        "inf": stats.infinite,
+        "zeros": stats.zeros,
+        "negative": stats.negative,
+        "min": for_page(stats.least),
+        "max": for_page(stats.largest),
+        "mean": for_page(stats.mean),
+        "std": for_page(stats.deviation),
         "edges": [for_page(edge) for edge in bars.edges] if bars else [],
         "counts": bars.counts if bars else [],
-        "exact": numbers.elements == found.size,
+        "exact": stats.elements == result.size,
     }
 
 
@@ -71,7 +73,7 @@ def _statistics_of(array: Array) -> dict[str, Any]:
 
 
 def shown_string(item: str | bytes) -> dict[str, Any]:
-    """A string as the page shows it: text, or the first bytes in hex, and whether it is a picture."""
+    """Return a string for the page: its text, or its first bytes in hex, and its image type."""
     if isinstance(item, str):
         return {
             "text": item[:SHOWN],
@@ -82,7 +84,7 @@ def shown_string(item: str | bytes) -> dict[str, Any]:
         }
     try:
         text = item[: SHOWN * 4].decode("utf-8", "strict" if len(item) <= SHOWN * 4 else "ignore")
-        binary = any(ord(sign) < 32 and sign not in "\t\r\n" for sign in text)
+        binary = any(ord(character) < 32 and character not in "\t\r\n" for character in text)
     except UnicodeDecodeError:
         binary, text = True, ""
     shown = item[:64].hex(" ") if binary else text[:SHOWN]
@@ -97,7 +99,7 @@ def shown_string(item: str | bytes) -> dict[str, Any]:
 
 
 def preview(value: Any, most: int = SHOWN) -> dict[str, Any]:
-    """A few values of anything, as texts."""
+    """Return the first values of any tensor, as text."""
     if isinstance(value, np.ndarray) and value.dtype.kind == "O":
         value = Strings.of(value.reshape(-1).tolist(), value.shape)
     if isinstance(value, np.ndarray):
@@ -144,57 +146,57 @@ def preview(value: Any, most: int = SHOWN) -> dict[str, Any]:
 
 
 def strings(library: Library, id: str, number: int, start: int, count: int) -> dict[str, Any]:
-    """Some strings, by their numbers in C order."""
+    """Return a page of strings, by their position in C order."""
     tensor = _of_kind(library, id, number, "strings")
     total = math.prod(dim or 0 for dim in tensor.shape)
     start = min(max(0, start), total)
     stop = min(total, start + max(1, min(PAGE, count)))
-    found = _run(library, id, number, start, stop) if stop > start else []
+    items = _run(library, id, number, start, stop) if stop > start else []
     return {
         "total": total,
         "start": start,
-        "items": [{"at": start + i, **shown_string(item)} for i, item in enumerate(found)],
+        "items": [{"at": start + i, **shown_string(item)} for i, item in enumerate(items)],
     }
 
 
-def string(library: Library, id: str, number: int, at: int) -> bytes:
-    """One string's bytes."""
+def string(library: Library, id: str, number: int, index: int) -> bytes:
+    """Return the bytes of one string."""
     tensor = _of_kind(library, id, number, "strings")
-    if not 0 <= at < math.prod(dim or 0 for dim in tensor.shape):
-        raise SchemaError(f"no string {at}")
-    item = _run(library, id, number, at, at + 1)[0]
+    if not 0 <= index < math.prod(dim or 0 for dim in tensor.shape):
+        raise SchemaError(f"no string {index}")
+    item = _run(library, id, number, index, index + 1)[0]
     return item.encode() if isinstance(item, str) else item
 
 
 def search(
     library: Library, id: str, number: int, text: str, start: int, most: int = 100
 ) -> dict[str, Any]:
-    """Strings from `start` on that have the text in them, in any case. `next` is where to go on;
-    None at the end.
+    """Return strings from `start` on that contain the text, ignoring case. `next` is where to
+    continue, or None at the end.
     """
     tensor = _of_kind(library, id, number, "strings")
     total = math.prod(dim or 0 for dim in tensor.shape)
-    wanted, found = text.lower(), []
+    wanted, matches = text.lower(), []
     pattern = wanted.encode()
     step = max(1, min(1 << 16, PIECE // max(1, tensor.nbytes // max(1, total))))
     end = time.monotonic() + SECONDS
-    at = min(max(0, start), total)
-    while at < total and time.monotonic() < end:
-        for i, item in enumerate(_run(library, id, number, at, min(total, at + step))):
+    position = min(max(0, start), total)
+    while position < total and time.monotonic() < end:
+        for i, item in enumerate(_run(library, id, number, position, min(total, position + step))):
             if wanted in item.lower() if isinstance(item, str) else pattern in item.lower():
-                found.append({"at": at + i, **shown_string(item)})
-                if len(found) == most:
+                matches.append({"at": position + i, **shown_string(item)})
+                if len(matches) == most:
                     return {
                         "total": total,
-                        "items": found,
-                        "next": at + i + 1 if at + i + 1 < total else None,
+                        "items": matches,
+                        "next": position + i + 1 if position + i + 1 < total else None,
                     }
-        at += step
-    return {"total": total, "items": found, "next": at if at < total else None}
+        position += step
+    return {"total": total, "items": matches, "next": position if position < total else None}
 
 
 def _run(library: Library, id: str, number: int, start: int, stop: int) -> list[Any]:
-    """Strings from, to: of a small tensor that was read, or of rows that are read now."""
+    """Return the strings start to stop: from the cached tensor, or of a large one from its rows."""
     tensor = library.tensor(id, number)
     if tensor.nbytes <= WHOLE or not tensor.shape:
         flat = library.whole(id, number).reshape(-1)
@@ -209,14 +211,16 @@ def _run(library: Library, id: str, number: int, start: int, stop: int) -> list[
 
 
 def ragged(library: Library, id: str, number: int, start: int, count: int) -> dict[str, Any]:
-    """Some rows."""
+    """Return a page of rows."""
     tensor = _of_kind(library, id, number, "ragged")
     total = len(tensor)
     start = min(max(0, start), total)
-    each = tensor.nbytes // max(1, total)
-    if each > WHOLE:
-        raise LimitError(f"its rows have {each:,} bytes each", tensor=tensor.name)
-    stop = min(total, start + max(1, min(PAGE, count, PIECE // max(1, each) or 1)))
+    row_bytes = tensor.nbytes // max(1, total)
+    if row_bytes > WHOLE:
+        raise LimitError(
+            f"a row has {row_bytes:,} bytes on average, more than {WHOLE:,}", tensor=tensor.name
+        )
+    stop = min(total, start + max(1, min(PAGE, count, PIECE // max(1, row_bytes) or 1)))
     rows = tensor[start:stop] if tensor.nbytes > WHOLE else library.whole(id, number)[start:stop]
     return {
         "total": total,
@@ -226,7 +230,7 @@ def ragged(library: Library, id: str, number: int, start: int, count: int) -> di
 
 
 def lengths(library: Library, id: str, number: int) -> dict[str, Any]:
-    """How long the rows are, and what their values amount to."""
+    """Return statistics of the row lengths and of the values."""
     tensor = _of_kind(library, id, number, "ragged")
     sizes: list[Array] = []
     values: list[Array] = []
@@ -234,27 +238,29 @@ def lengths(library: Library, id: str, number: int) -> dict[str, Any]:
         sizes.append(np.diff(rows.row_splits[0]).astype(np.int64))
         if isinstance(rows.values, np.ndarray):
             values.append(rows.values.reshape(-1))
-    found = _statistics_of(np.concatenate(sizes) if sizes else np.zeros(0, np.int64))
-    about = {
+    stats = _statistics_of(np.concatenate(sizes) if sizes else np.zeros(0, np.int64))
+    data = {
         "rows": len(tensor),
-        "lengths": found | {"exact": found["counted"] == len(tensor), "size": len(tensor)},
+        "lengths": stats | {"exact": stats["counted"] == len(tensor), "size": len(tensor)},
         "values": None,
     }
     if values:
-        whole = found["counted"] == len(tensor)
-        about["values"] = _statistics_of(np.concatenate(values)) | {"exact": whole}
-    return about
+        whole = stats["counted"] == len(tensor)
+        data["values"] = _statistics_of(np.concatenate(values)) | {"exact": whole}
+    return data
 
 
 def _samples(library: Library, id: str, number: int, tensor: LazyTensor) -> Iterator[Ragged]:
-    """All of a small ragged tensor, or rows from sixteen places of a large one."""
+    """Yield all of a small ragged tensor, or rows from sixteen places of a large one."""
     if tensor.nbytes <= WHOLE:
         yield library.whole(id, number)
         return
-    total, each = len(tensor), max(1, tensor.nbytes // max(1, len(tensor)))
-    if each > WHOLE:
-        raise LimitError(f"its rows have {each:,} bytes each", tensor=tensor.name)
-    count = max(1, min(total, (PIECE // 4) // each))
+    total, row_bytes = len(tensor), max(1, tensor.nbytes // max(1, len(tensor)))
+    if row_bytes > WHOLE:
+        raise LimitError(
+            f"a row has {row_bytes:,} bytes on average, more than {WHOLE:,}", tensor=tensor.name
+        )
+    count = max(1, min(total, (PIECE // 4) // row_bytes))
     places = sorted({(total - count) * i // 15 for i in range(16)})
     for before, start in zip([-count, *places], places, strict=False):
         if start >= before + count:
@@ -265,13 +271,13 @@ def _samples(library: Library, id: str, number: int, tensor: LazyTensor) -> Iter
 
 
 def entries(sparse: Sparse, start: int, count: int) -> list[dict[str, Any]]:
-    """Some of the elements: where, and what."""
-    found = []
+    """Return some elements of a sparse tensor: index and value."""
+    items = []
     for i in range(start, min(sparse.nnz, start + count)):
         item = sparse.values[i]
         text = shown_string(item)["text"] if isinstance(item, (str, bytes)) else exact(item)
-        found.append({"at": sparse.indices[i].tolist(), "value": text[:SHOWN]})
-    return found
+        items.append({"at": sparse.indices[i].tolist(), "value": text[:SHOWN]})
+    return items
 
 
 def pattern(
@@ -283,7 +289,7 @@ def pattern(
     start: int,
     count: int,
 ) -> dict[str, Any]:
-    """Where the elements are, counted in blocks along two dimensions, and a page of them."""
+    """Return the number of elements in each block along two dimensions, and a page of elements."""
     _of_kind(library, id, number, "sparse")
     sparse: Sparse = library.whole(id, number)
     rank = sparse.indices.shape[1]
@@ -326,5 +332,7 @@ def pattern(
 def _of_kind(library: Library, id: str, number: int, kind: str) -> LazyTensor:
     tensor = library.tensor(id, number)
     if tensor.kind != kind:
-        raise SchemaError(f"this is a {tensor.kind} tensor, and no {kind} one", tensor=tensor.name)
+        raise SchemaError(
+            f"expected a {kind} tensor, found a {tensor.kind} one", tensor=tensor.name
+        )
     return tensor

@@ -1,6 +1,4 @@
-"""SavedModels: what their signatures take and give, and requests for them, made and checked by the
-library's own rules.
-"""
+"""SavedModels: signatures, and requests to them, built and checked by `tensorwire.serving`."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from .._errors import EncodeError, SchemaError
+from .._errors import EncodeError, SchemaError, UsageError
 from ..serving import rest
 from ..serving.client.sync import Client
 from ..serving.signature import Signature
@@ -18,7 +16,7 @@ from .catalog import Catalog
 
 LOCAL = "http://127.0.0.1:8501"
 MOST = 1 << 20
-"""Bytes of a body that the page gets."""
+"""The most bytes of a body that are sent to the page."""
 _DEPTH = 64
 
 
@@ -31,35 +29,35 @@ class ModelPages:
     def _signatures(self, id: str) -> tuple[str, dict[str, Signature]]:
         node = self._catalog[id]
         if node.kind != "model":
-            raise SchemaError(f"{node.name} is no SavedModel")
+            raise SchemaError(f"{node.name} is not a SavedModel")
         return node.path, Signature.all_of_saved_model(node.path)
 
     def signatures(self, id: str) -> dict[str, Any]:
-        """Each signature, with a value to begin with for each of its inputs."""
-        path, found = self._signatures(id)
+        """Return all signatures, with a start value for each of their inputs."""
+        path, signatures = self._signatures(id)
         return {
             "url": LOCAL,
             "model": _name(path),
-            "signatures": [_shown(one) for one in found.values()],
+            "signatures": [_shown(signature) for signature in signatures.values()],
         }
 
-    def request(self, id: str, said: Any) -> dict[str, Any]:
-        """The body that these inputs become, its curl line, how it came to be, and what TensorFlow
-        Serving would say against it.
+    def request(self, id: str, form: Any) -> dict[str, Any]:
+        """Return the request body for some inputs, its curl command, an explanation, and the error
+        of TensorFlow Serving if it would refuse the body.
         """
-        path, found = self._signatures(id)
+        path, signatures = self._signatures(id)
         name, given, url, model, layout = (
-            _text(said, key) for key in ("signature", "inputs", "url", "model", "layout")
+            _text(form, key) for key in ("signature", "inputs", "url", "model", "layout")
         )
-        if name not in found:
-            raise SchemaError(f"no signature {name!r:.80}")
+        if name not in signatures:
+            raise SchemaError(f"no signature {name!r:.80} in this model")
         if layout not in rest.LAYOUTS:
-            raise EncodeError(f"no layout {layout!r:.20}; known: {', '.join(rest.LAYOUTS)}")
+            raise UsageError(f"unknown layout {layout!r:.20}; known: {', '.join(rest.LAYOUTS)}")
         inputs = {key: _parsed(key, text) for key, text in given.items()}
-        signature = found[name]
+        signature = signatures[name]
         with Client(url or LOCAL, model or _name(path), signature=signature) as client:
             if client.address.by_rpc:
-                raise EncodeError("curl does not speak gRPC; give an http:// address")
+                raise UsageError("curl does not support gRPC; use an http:// URL")
             if signature.method != "predict":
                 call, words = client.build(_examples(inputs), verb=signature.method), ""
             else:
@@ -88,15 +86,16 @@ class ModelPages:
 
 
 def _name(path: str) -> str:
-    """A model's folder has its name; a version's folder is inside of that."""
-    found = Path(path).resolve()
-    return found.parent.name if found.name.isdigit() else found.name
+    """Return the name of the model in a folder; a numbered folder is a version of its parent."""
+    folder = Path(path).resolve()
+    return folder.parent.name if folder.name.isdigit() else folder.name
 
 
-def _text(said: Any, key: str) -> Any:
+def _text(form: Any, key: str) -> Any:
+    """Return one field of the form: `inputs` is a dict of texts, all others are texts."""
     value = (
-        said.get(key, {} if key == "inputs" else "auto" if key == "layout" else "")
-        if isinstance(said, dict)
+        form.get(key, {} if key == "inputs" else "auto" if key == "layout" else "")
+        if isinstance(form, dict)
         else None
     )
     right = (
@@ -105,7 +104,7 @@ def _text(said: Any, key: str) -> Any:
         else isinstance(value, str)
     )
     if not right:
-        raise EncodeError(f"a request has no {key}")
+        raise UsageError(f"the request has no valid {key!r}")
     return value
 
 
@@ -114,27 +113,29 @@ def _parsed(name: str, text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         why = "nested too deep" if isinstance(error, RecursionError) else error
-        raise EncodeError(f"{name!r:.80} is no JSON: {why}") from None
+        raise EncodeError(f"input {name!r:.80} is not valid JSON: {why}") from None
 
 
 def _examples(inputs: dict[str, Any]) -> Any:
-    """The examples of a classify or regress request, which have no names of inputs."""
+    """Return the examples of a classify or regress request, whose inputs have no names."""
     return next(iter(inputs.values())) if len(inputs) == 1 else inputs
 
 
 def _shown(signature: Signature) -> dict[str, Any]:
     grouped = {part: group for group in signature.groups() for part in group.parts.values()}
-    about = signature.json()
-    about["start"] = {
+    data = signature.json()
+    data["start"] = {
         name: json.dumps([{}]) if signature.method != "predict" else _start(part, grouped.get(name))
         for name, part in signature.inputs.items()
     }
-    about["words"] = str(signature)
-    return about
+    data["words"] = str(signature)
+    return data
 
 
 def _start(part: Input, group: Any) -> str:
-    """Zeros, in the smallest shape that fits; the parts of a sparse tensor say that it is empty."""
+    """Return the start value of an input as JSON: zeros in the smallest shape that fits, and for
+    the parts of a sparse or ragged input the values of an empty one.
+    """
     shape = tuple(1 if dim is None else dim for dim in part.shape or (1,))
     if group is not None:
         role = next(role for role, name in group.parts.items() if name == part.name)

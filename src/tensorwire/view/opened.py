@@ -1,8 +1,10 @@
-"""Files that are open, and tensors that were read: a few of each, opened anew when the file has
-changed.
+"""Caches of open files and of tensors, by id; a file that has changed is opened again.
 
-Nothing is closed while somebody reads from it: what is no longer kept closes itself when the last
-reader lets go of it.
+1. Both caches are bounded and drop their least recently used entries.
+2. A dropped file is not closed explicitly, since another thread may be reading from it. It closes
+   when its last reference goes away.
+3. Modification time and size of a file are part of the key, so a changed file is never mixed with
+   old tensors.
 """
 
 from __future__ import annotations
@@ -22,17 +24,18 @@ from ..explore.runs import DenseValues, InMemory, values_of
 from .catalog import Catalog, CatalogNode
 
 FILES = 16
+"""The most open files."""
 READ = 256 << 20
-"""Bytes of tensors that are kept."""
+"""The most bytes of tensors in the cache."""
 WHOLE = 128 << 20
-"""Bytes that a sparse, ragged or string tensor may have to be read whole."""
+"""The largest sparse, ragged or string tensor that is read whole, in bytes."""
 UNPACKED = 1 << 30
-"""Bytes that a file may have which cannot be read piece by piece."""
+"""The largest file that is read if its format cannot be read in parts, in bytes."""
 
 
 @dataclass(frozen=True)
 class OpenedFile:
-    """A file and the names of its tensors, whose numbers the page asks by."""
+    """An open file and the names of its tensors; the page refers to tensors by number."""
 
     file: File
     names: tuple[str, ...]
@@ -40,7 +43,7 @@ class OpenedFile:
 
 
 class Library:
-    """Open files and read tensors, by id and number. Any number of threads may ask at once."""
+    """Open files by id, and tensors by number. It is thread-safe."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
@@ -49,16 +52,18 @@ class Library:
         self._lock = threading.Lock()
 
     def file(self, id: str) -> OpenedFile:
-        """An open tensor file or checkpoint."""
+        """Return an open tensor file or checkpoint."""
         node = self.catalog[id]
         if node.kind not in ("tensors", "checkpoint"):
-            raise SchemaError(f"{node.name} is no file of tensors")
+            raise SchemaError(f"{node.name} is not a tensor file")
         stamp = _stamp(node)
         with self._lock:
-            known = self._files.get(id)
-            if known is not None and known.stamp == stamp:
+            cached = self._files.get(id)
+            if cached is not None and cached.stamp == stamp:
                 self._files.move_to_end(id)
-                return known
+                return cached
+        # The lock is not held while a file is opened, so two threads may open the same file. The
+        # later one replaces the earlier one, and both are valid.
         file = (
             open_file(node.path, "checkpoint")
             if node.kind == "checkpoint"
@@ -74,58 +79,62 @@ class Library:
     def tensor(self, id: str, number: int) -> LazyTensor:
         opened = self.file(id)
         if not 0 <= number < len(opened.names):
-            raise SchemaError(f"tensor {number} of {len(opened.names)}")
+            raise SchemaError(f"tensor {number} is out of range: the file has {len(opened.names)}")
         return opened.file[opened.names[number]]
 
     def values(self, id: str, number: int) -> DenseValues:
-        """The numbers of a dense tensor."""
+        """Return the elements of a dense tensor."""
         tensor = self.tensor(id, number)
         if tensor.kind != "dense":
-            raise SchemaError(f"a {tensor.kind} tensor is not shown so", tensor=tensor.name)
-        found: DenseValues = self._kept(id, number, lambda: values_of(tensor))
-        return found
+            raise SchemaError(
+                f"expected a dense tensor, found a {tensor.kind} one", tensor=tensor.name
+            )
+        values: DenseValues = self._kept(id, number, lambda: values_of(tensor))
+        return values
 
     def whole(self, id: str, number: int) -> Any:
-        """A tensor of any kind, read; LimitError if it is large."""
+        """Return a tensor of any kind; LimitError if it is too large to be read whole."""
         tensor = self.tensor(id, number)
         if tensor.nbytes > WHOLE:
             raise LimitError(
-                f"it has {tensor.nbytes:,} bytes; this view reads tensors of up to {WHOLE:,} bytes"
-                " whole",
+                f"the tensor has {tensor.nbytes:,} bytes; this page reads at most {WHOLE:,} bytes"
+                " of a sparse, ragged or string tensor",
                 tensor=tensor.name,
             )
         return self._kept(id, number, tensor.read)
 
     def _kept(self, id: str, number: int, make: Any) -> Any:
+        """Return a cached tensor, or make it and put it into the cache."""
         key = (id, number, self.file(id).stamp)
         with self._lock:
             if key in self._read:
                 self._read.move_to_end(key)
                 return self._read[key][1]
-        made = make()
+        tensor = make()
+        # Tensors that are read on demand (StoredNumbers, ByRows) take next to no memory.
         size = (
-            made.flat.nbytes
-            if isinstance(made, InMemory)
+            tensor.flat.nbytes
+            if isinstance(tensor, InMemory)
             else int(self.tensor(id, number).nbytes)
-            if not hasattr(made, "run")
+            if not hasattr(tensor, "run")
             else 0
         )
         with self._lock:
-            self._read[key] = size, made
+            self._read[key] = size, tensor
             while len(self._read) > 1 and (
-                sum(held for held, _ in self._read.values()) > READ or len(self._read) > 256
+                sum(nbytes for nbytes, _ in self._read.values()) > READ or len(self._read) > 256
             ):
                 self._read.popitem(last=False)
-        return made
+        return tensor
 
 
 def _stamp(node: CatalogNode) -> tuple[int, int]:
-    found = os.stat(node.path + ".index" if node.kind == "checkpoint" else node.path)
-    return found.st_mtime_ns, found.st_size
+    status = os.stat(node.path + ".index" if node.kind == "checkpoint" else node.path)
+    return status.st_mtime_ns, status.st_size
 
 
 def _limits(node: CatalogNode) -> Limits | None:
-    """Files that are read whole may be, and become, so large and no larger."""
+    """Return the limits for a file; LimitError if it is large and must be read whole."""
     if not os.path.isfile(node.path):
         return None
     format, packed = by_name(node.path)
@@ -135,9 +144,10 @@ def _limits(node: CatalogNode) -> Limits | None:
     lazy = packed is None and (format not in TENSOR_FORMATS or TENSOR_FORMATS[format].lazy)
     if not lazy and size > UNPACKED:
         raise LimitError(
-            f"{size:,} bytes in a format that can only be read whole; tensorwire convert makes a"
-            " .safetensors of it",
+            f"the file has {size:,} bytes, and its format can only be read whole (at most"
+            f" {UNPACKED:,} bytes)",
             path=node.name,
+            hint="convert it first: tensorwire convert FILE other.safetensors",
         )
     return (
         DEFAULT

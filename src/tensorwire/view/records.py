@@ -1,9 +1,9 @@
-"""Record files: pages of decoded records by number, the features that they have, and whether the
-file is whole.
+"""Record files: pages of decoded records, the schema, and integrity.
 
-Nothing is written beside the file. A large file without an index is read from its beginning at
-once, and counted meanwhile; records in the middle can be asked for when that is done. In a damaged
-file the good records are numbered as they come.
+1. No index file is written.
+2. The records of a file are counted on a thread. While a large file is being counted, only its
+   first records can be read, from the beginning; then any record can.
+3. In a damaged file the good records are numbered in order.
 """
 
 from __future__ import annotations
@@ -26,20 +26,22 @@ from .catalog import Catalog
 from .kinds import preview, shown_string
 
 PAGE = 50
+"""The most records in one response."""
 AT_ONCE = 64 << 20
-"""Bytes of a file up to which its records are counted before anything is answered."""
+"""Files of up to this many bytes are counted before the first response."""
 EARLY = 10_000
-"""Records that can be asked for before the file is counted."""
+"""The number of records that can be read before the file is counted."""
 FILES = 8
+"""The most open files."""
 
 
 class RecordFile:
-    """One record file, as it was when it was opened."""
+    """One version of a record file."""
 
     def __init__(self, path: str, stamp: tuple[int, int]) -> None:
         self.path, self.stamp = path, stamp
         self.damage: str | None = None
-        """What kept its records from being counted."""
+        """The error that stopped the counting of the records."""
         self._reader = RecordReader([path], index=False)
         self._schema: Schema | str | None = None
         self._counting = threading.Thread(target=self._count, daemon=True)
@@ -49,17 +51,18 @@ class RecordFile:
 
     def _count(self) -> None:
         try:
-            _ = self._reader[0:0]  # which makes the index
+            # Any access by index makes the reader build its index in memory.
+            _ = self._reader[0:0]
         except (TensorwireError, OSError) as error:
             self.damage = str(error)
 
     @property
     def total(self) -> int | None:
-        """How many records there are; None while they are counted, and in damaged files."""
+        """The number of records; None while they are being counted, and for a damaged file."""
         return None if self._counting.is_alive() or self.damage else len(self._reader)
 
     def raw(self, start: int, count: int) -> list[bytes]:
-        """Some records."""
+        """Return the bytes of some records."""
         if self.total is not None:
             return self._reader[start : start + count]
         if self.damage is not None:
@@ -67,14 +70,13 @@ class RecordFile:
             return list(_skipped(reader, start, count))
         if start + count > EARLY:
             raise SchemaError(
-                f"the records are still being counted; until then only the first {EARLY:,} are"
-                " shown",
+                f"only the first {EARLY:,} records are available until all are counted",
                 path=self.path,
             )
         return list(itertools.islice(RecordReader([self.path], index=False), start, start + count))
 
     def schema(self) -> Schema:
-        """The features, by a sample; SchemaError if the records are no Examples."""
+        """Return the schema of a sample; SchemaError if the records are not Examples."""
         if self._schema is None:
             try:
                 self._schema = infer_schema([self.path])
@@ -85,7 +87,7 @@ class RecordFile:
         return self._schema
 
     def sequences(self) -> Schema | None:
-        """The schema, if the records are SequenceExamples."""
+        """Return the schema if the records are SequenceExamples, else None."""
         try:
             schema = self.schema()
         except TensorwireError:
@@ -94,15 +96,15 @@ class RecordFile:
 
 
 def _skipped(reader: RecordReader, start: int, count: int) -> Iterator[bytes]:
-    """Records behind the first `start` ones, whole blocks of which are passed over."""
-    at = 0
+    """Yield `count` records after the first `start`, without decoding the blocks before them."""
+    position = 0
     for block in reader.blocks():
         size = len(block.starts)
-        if at + size > start:
-            found = block.strings()
-            yield from found[max(0, start - at) : start + count - at]
-        at += size
-        if at >= start + count:
+        if position + size > start:
+            records = block.strings()
+            yield from records[max(0, start - position) : start + count - position]
+        position += size
+        if position >= start + count:
             return
 
 
@@ -117,30 +119,31 @@ class Records:
     def file(self, id: str) -> RecordFile:
         node = self._catalog[id]
         if node.kind != "records":
-            raise SchemaError(f"{node.name} is no record file")
-        about = os.stat(node.path)
-        stamp = about.st_mtime_ns, about.st_size
+            raise SchemaError(f"{node.name} is not a record file")
+        status = os.stat(node.path)
+        stamp = status.st_mtime_ns, status.st_size
         with self._lock:
-            known = self._files.get(id)
-            if known is None or known.stamp != stamp:
-                known = self._files[id] = RecordFile(node.path, stamp)
+            cached = self._files.get(id)
+            if cached is None or cached.stamp != stamp:
+                cached = self._files[id] = RecordFile(node.path, stamp)
             self._files.move_to_end(id)
             while len(self._files) > FILES:
                 self._files.popitem(last=False)
-            return known
+            return cached
 
     def page(self, id: str, start: int, count: int) -> dict[str, Any]:
-        """Decoded records from a number on."""
+        """Return a page of decoded records."""
         file = self.file(id)
         total = file.total
         start = max(0, start if total is None else min(start, max(0, total - 1)))
         count = max(1, min(PAGE, count))
-        found = file.raw(start, count)
-        if file.damage is not None and len(found) < count and (found or not start):
-            total = start + len(found)  # the end, which nobody knew before
+        records = file.raw(start, count)
+        # The end of a damaged file is known only when a page is shorter than requested.
+        if file.damage is not None and len(records) < count and (records or not start):
+            total = start + len(records)
         rows = [
             {"at": start + i, "size": len(record), **decoded(record, file)}
-            for i, record in enumerate(found)
+            for i, record in enumerate(records)
         ]
         return {
             "total": total,
@@ -150,28 +153,28 @@ class Records:
             "records": rows,
         }
 
-    def picture(self, id: str, record: int, feature: int, at: int) -> bytes:
-        """One string of one feature of a record; what it is a picture as is for others to say."""
-        found = self.file(id).raw(record, 1)
-        if not found:
+    def picture(self, id: str, record: int, feature: int, index: int) -> bytes:
+        """Return one string of one feature of a record. The caller checks that it is an image."""
+        records = self.file(id).raw(record, 1)
+        if not records:
             raise SchemaError(f"no record {record}")
-        features = value_of(found[0], self.file(id).sequences())[1]
+        features = value_of(records[0], self.file(id).sequences())[1]
         if not 0 <= feature < len(features):
             raise SchemaError(f"record {record} has no feature {feature}")
         value = features[feature][1]
-        if not isinstance(value, Strings) or not 0 <= at < value.size:
-            raise SchemaError(f"the feature {features[feature][0]!r:.60} has no string {at}")
-        item = value.reshape(-1)[at]
+        if not isinstance(value, Strings) or not 0 <= index < value.size:
+            raise SchemaError(f"the feature {features[feature][0]!r:.60} has no string {index}")
+        item = value.reshape(-1)[index]
         return item.encode() if isinstance(item, str) else item
 
     def schema(self, id: str) -> dict[str, Any]:
-        """The features: kinds, shapes, in how many records, and from what to what."""
-        found = self.file(id).schema()
-        rows = [(name, feature, False) for name, feature in found.items()]
-        rows += [(name, feature, True) for name, feature in found.sequences.items()]
+        """Return the features: kind, shape, presence and range."""
+        schema = self.file(id).schema()
+        rows = [(name, feature, False) for name, feature in schema.items()]
+        rows += [(name, feature, True) for name, feature in schema.sequences.items()]
         return {
-            "records": found.records,
-            "complete": found.complete,
+            "records": schema.records,
+            "complete": schema.complete,
             "features": [
                 {"name": name, "list": is_list, **feature.json(), "seen": dict(feature.seen)}
                 for name, feature, is_list in rows
@@ -179,24 +182,24 @@ class Records:
         }
 
     def verify(self, id: str) -> dict[str, Any]:
-        """Every record read, both checksums of each checked."""
+        """Read every record, check both of its checksums, and return the damage."""
         file = self.file(id)
-        found: RecordVerification = verify_records(file.path)
+        report: RecordVerification = verify_records(file.path)
         gaps = [
             {"offset": gap.offset, "length": gap.length, "why": gap.why, "packed": gap.packed}
-            for gap in found.gaps[:1000]
+            for gap in report.gaps[:1000]
         ]
-        about = {name: getattr(found, name) for name in ("ok", "records", "nbytes", "checksums")}
-        return about | {
+        data = {name: getattr(report, name) for name in ("ok", "records", "nbytes", "checksums")}
+        return data | {
             "size": file.stamp[1],
             "gaps": gaps,
-            "gap_count": len(found.gaps),
-            "problems": found.problems[:100],
+            "gap_count": len(report.gaps),
+            "problems": report.problems[:100],
         }
 
 
 def decoded(record: bytes, file: RecordFile) -> dict[str, Any]:
-    """A record as the page shows it: the features of an Example, a value of another format, or
+    """Return a record for the page: the features of an Example, a value of another format, or
     bytes.
     """
     kind, features = value_of(record, file.sequences())

@@ -1,4 +1,4 @@
-"""The server of the page: on this machine alone, at a port of its own."""
+"""The web server of the page, on 127.0.0.1 only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOST = "127.0.0.1"
 
 
 class View:
-    """A page over files and folders. `url` has the token that lets a browser in; `run` serves until
+    """A web page that shows files and folders. `url` contains the access token; `run` serves until
     `stop`, which any thread may call.
 
     with View(["models/"]) as view:
@@ -49,11 +49,11 @@ class View:
             raise
 
     def run(self) -> None:
-        """Serves until it is stopped, or interrupted from the keyboard."""
+        """Serve until `stop` is called or Ctrl-C is pressed."""
         self._server.run(sockets=[self._socket])
 
     def stop(self) -> None:
-        """Lets `run` come to its end."""
+        """Make `run` return."""
         self._server.should_exit = True
 
     def close(self) -> None:

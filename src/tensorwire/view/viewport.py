@@ -1,9 +1,10 @@
-"""What of a tensor fits a screen: a window along any two dimensions, and a line along one, made of
-few elements of it.
+"""Downsampled windows of tensors along any two dimensions, and line plots along one.
 
-A window that is larger than its picture shows one element of each block, or, where the region is
-small enough to be read, each block's mean, smallest or largest. The answer says which element each
-row and column begins with.
+1. A window that is larger than its picture is divided into blocks. Each cell shows one element of
+   its block or, if the region is small enough to be read whole, the mean, min or max of it.
+2. The size of the picture is reduced until the reads fit the budget (`_affordable`). The larger of
+   the two strides is the outer loop: each of its steps is one read.
+3. The response contains the start and step of rows and columns, so that the page can label them.
 """
 
 from __future__ import annotations
@@ -22,19 +23,21 @@ from ..explore.statistics import numbers
 from ..explore.text import exact
 
 MOST = 512
-"""Rows or columns of one answer."""
+"""The most rows or columns of one response."""
 TEXTS = 4096
-"""Elements up to which each is also sent as the exact text of its value."""
+"""Windows of up to this many elements are sent with the exact text of each."""
 REGION = 8 << 20
-"""Elements up to which a region is read whole, to reduce its blocks."""
+"""Regions of up to this many elements are read whole, for the mean, min or max of each block."""
 POINTS = 2048
+"""The most points of a line."""
 WAYS = ("sample", "mean", "min", "max")
+"""The reductions of a block to one number."""
 
 
 @dataclass(frozen=True)
 class Slice:
-    """Which two-dimensional slice: the dimensions that become rows and columns (-1: none), and the
-    place in all others.
+    """A two-dimensional slice: the axes of rows and columns (-1: none), and the index along all
+    other axes.
     """
 
     rows: int
@@ -49,9 +52,7 @@ class Slice:
         columns: int | None,
         at: tuple[int, ...] | None,
     ) -> Slice:
-        """With what was not said filled in: the last two dimensions, and the first place of the
-        others.
-        """
+        """Return a checked slice; the defaults are the last two axes, and index 0 elsewhere."""
         rank = len(shape)
         columns = rank - 1 if columns is None else columns
         rows = (
@@ -62,25 +63,25 @@ class Slice:
         at = tuple([0] * rank) if at is None else at
         for axis in (rows, columns):
             if not -1 <= axis < rank:
-                raise SchemaError(f"no dimension {axis} in the shape {list(shape)}")
+                raise SchemaError(f"axis {axis} is out of bounds for shape {list(shape)}")
         if rows == columns and rows >= 0:
-            raise SchemaError("rows and columns are two different dimensions")
+            raise SchemaError("rows and columns must be different axes")
         if len(at) != rank or any(
             not 0 <= place < max(1, dim) for place, dim in zip(at, shape, strict=False)
         ):
-            raise SchemaError(f"the place {list(at)} is not in the shape {list(shape)}")
+            raise SchemaError(f"index {list(at)} is out of bounds for shape {list(shape)}")
         return cls(rows, columns, at)
 
 
 @dataclass(frozen=True)
 class Viewport:
-    """Part of a slice, down-sampled: value [i, j] is of the block that begins at row r0 + i *
-    row_step, column c0 + j * column_step.
+    """A downsampled window: value [i, j] belongs to the block that begins at row r0 + i * row_step,
+    column c0 + j * column_step.
     """
 
     values: Array
     extent: tuple[int, int]
-    """Rows and columns that the whole slice has."""
+    """The number of rows and columns of the whole slice."""
     r0: int
     r1: int
     c0: int
@@ -91,10 +92,10 @@ class Viewport:
     texts: list[str] | None
 
     def packed(self) -> bytes:
-        """A line of JSON, then float64, little-endian, row by row."""
+        """Return the bytes of the response: a line of JSON, then little-endian float64 by rows."""
         names = ("extent", "r0", "r1", "c0", "c1", "row_step", "column_step", "how", "texts")
-        about = {name: getattr(self, name) for name in names} | {"shape": self.values.shape}
-        return json.dumps(about).encode() + b"\n" + self.values.astype("<f8").tobytes()
+        head = {name: getattr(self, name) for name in names} | {"shape": self.values.shape}
+        return json.dumps(head).encode() + b"\n" + self.values.astype("<f8").tobytes()
 
 
 def window(
@@ -106,9 +107,9 @@ def window(
     how: str = "sample",
     part: str = "abs",
 ) -> Viewport:
-    """A window of a slice, of at most `size` rows and columns."""
+    """Return a window of a slice with at most `size` rows and columns."""
     if how not in WAYS:
-        raise SchemaError(f"no way {how!r} to make a block one number; known: {', '.join(WAYS)}")
+        raise SchemaError(f"unknown reduction {how!r}; known: {', '.join(WAYS)}")
     shape = values.shape
     strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
     base = sum(
@@ -135,17 +136,19 @@ def window(
     if row_step == column_step == 1:
         how = "sample"
     fine = how != "sample"
-    at_rows = np.arange(r0, r1, 1 if fine else row_step, dtype=np.int64) * row_stride
-    at_columns = np.arange(c0, c1, 1 if fine else column_step, dtype=np.int64) * column_stride
+    row_offsets = np.arange(r0, r1, 1 if fine else row_step, dtype=np.int64) * row_stride
+    column_offsets = np.arange(c0, c1, 1 if fine else column_step, dtype=np.int64) * column_stride
     if row_stride >= column_stride:
-        found = grid(values, base, at_rows, at_columns)
+        elements = grid(values, base, row_offsets, column_offsets)
     else:
-        found = grid(values, base, at_columns, at_rows).T
-    plain = numbers(found, part)
+        elements = grid(values, base, column_offsets, row_offsets).T
+    plain = numbers(elements, part)
     if fine:
         plain = _reduced(plain, row_step, column_step, how)
     texts = (
-        [exact(item) for item in found.reshape(-1)] if not fine and found.size <= TEXTS else None
+        [exact(item) for item in elements.reshape(-1)]
+        if not fine and elements.size <= TEXTS
+        else None
     )
     return Viewport(
         plain, (extent[0], extent[1]), r0, r1, c0, c1, row_step, column_step, how, texts
@@ -166,8 +169,8 @@ def _affordable(
     height: int,
     width: int,
 ) -> tuple[int, int]:
-    """Fewer rows or columns where each of them is dear: the outer one of the two is a read for each
-    step.
+    """Return a height and width for which the reads fit the budget: each step of the axis with the
+    larger stride is one read.
     """
     outer, inner, lines, cells = (
         (rows, columns, height, width)
@@ -186,21 +189,21 @@ def _affordable(
     return (lines, cells) if row_stride >= column_stride else (cells, lines)
 
 
-def _reduced(found: Array, row_step: int, column_step: int, how: str) -> Array:
-    """Each block as one number; NaN if there is one in it, so that none is hidden."""
-    at_rows, at_columns = (
+def _reduced(elements: Array, row_step: int, column_step: int, how: str) -> Array:
+    """Reduce each block to one number, which is NaN if the block contains NaN."""
+    row_starts, column_starts = (
         np.arange(0, count, step)
-        for count, step in zip(found.shape, (row_step, column_step), strict=True)
+        for count, step in zip(elements.shape, (row_step, column_step), strict=True)
     )
-    if not found.size:
-        return found[:: row_step or 1, :: column_step or 1]
+    if not elements.size:
+        return elements[:: row_step or 1, :: column_step or 1]
     add: Any = {"mean": np.add, "min": np.minimum, "max": np.maximum}[how]
     with np.errstate(all="ignore"):
-        out: Array = add.reduceat(add.reduceat(found, at_rows, 0), at_columns, 1)
+        out: Array = add.reduceat(add.reduceat(elements, row_starts, 0), column_starts, 1)
         if how == "mean":
             counts = [
-                np.diff([*at.tolist(), count])
-                for at, count in zip((at_rows, at_columns), found.shape, strict=True)
+                np.diff([*starts.tolist(), count])
+                for starts, count in zip((row_starts, column_starts), elements.shape, strict=True)
             ]
             out = out / np.outer(counts[0], counts[1])
     return out
@@ -208,7 +211,7 @@ def _reduced(found: Array, row_step: int, column_step: int, how: str) -> Array:
 
 @dataclass(frozen=True)
 class LineView:
-    """The smallest and the largest of each of up to 2,048 stretches."""
+    """A line plot: the min and max of each of up to 2,048 segments."""
 
     start: int
     stop: int
@@ -216,12 +219,12 @@ class LineView:
     low: Array
     high: Array
     complete: bool
-    """Whether every element was looked at; else a few of each stretch were."""
+    """Whether all elements were read; otherwise only the first ones of each segment."""
 
     def json(self) -> dict[str, Any]:
         low, high = (
-            [None if not math.isfinite(item) else item for item in one.tolist()]
-            for one in (self.low, self.high)
+            [None if not math.isfinite(item) else item for item in ends.tolist()]
+            for ends in (self.low, self.high)
         )
         return {
             "start": self.start,
@@ -240,7 +243,9 @@ def line(
     points: int = 1024,
     part: str = "abs",
 ) -> LineView:
-    """A vector as a line. NaN and infinity leave a hole only where nothing else is."""
+    """Return a vector as a line. A segment is missing only if all of its elements are NaN or
+    infinite.
+    """
     total = math.prod(values.shape)
     start, stop = _clipped((start, stop), total)
     step = max(1, -(-(stop - start) // max(1, min(POINTS, points))))
@@ -256,9 +261,9 @@ def line(
     for first in range(0, count, at_once):
         begin = start + first * step
         end = min(stop, begin + (at_once * step if complete else look))
-        found = numbers(values.run(begin, end), part)
-        found[~np.isfinite(found)] = np.nan
-        at = np.arange(0, len(found), step)
-        low[first : first + len(at)] = np.fmin.reduceat(found, at)
-        high[first : first + len(at)] = np.fmax.reduceat(found, at)
+        elements = numbers(values.run(begin, end), part)
+        elements[~np.isfinite(elements)] = np.nan
+        starts = np.arange(0, len(elements), step)
+        low[first : first + len(starts)] = np.fmin.reduceat(elements, starts)
+        high[first : first + len(starts)] = np.fmax.reduceat(elements, starts)
     return LineView(start, stop, step, low, high, complete)

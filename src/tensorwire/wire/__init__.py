@@ -1,5 +1,5 @@
-"""Bytes only: the wire formats as they are, without any notion of a tensor.
+"""Wire formats: how protobuf, TFRecord, npy, zip, Arrow, LevelDB and JSON lay out bytes.
 
-`kernels` are the hot loops, from the extension or from their readable twins in `_pure`
-(TENSORWIRE_PURE=1).
+`kernels` has the hot loops, either from the native extension or, with TENSORWIRE_PURE=1, from their
+readable twins in `reference`.
 """

@@ -1,21 +1,20 @@
-"""How a tensor looks as an Arrow column, and an Arrow column as a tensor: types, metadata and
-buffers, without pyarrow.
+"""Tensors as Arrow columns: types, metadata and buffers, without pyarrow.
 
-It is here, beside Arrow's messages, because everything that asks is above: `frameworks.arrow`,
-which makes pyarrow's arrays, and the codecs, which write and read Arrow and Parquet files and,
-through them, batches, datasets, Ray and Arrow's C stream.
+Used by `frameworks.arrow`, which creates pyarrow arrays, and by the codecs of Arrow and Parquet
+files.
 
-    a tensor                               an Arrow column, one row an item
+    tensor                                 Arrow column with one row per item
     numbers, bools of one dimension        the same type
     strings of one dimension               large_string for text, else large_binary
-    numbers of more dimensions             fixed_shape_tensor; where `plain`, rows of one dimension
+    numbers of more dimensions             fixed_shape_tensor; with `plain`, rows of one dimension
                                            as fixed_size_list
     strings of more dimensions             fixed_size_list for each further dimension
     Ragged                                 list (int32 splits) or large_list for each ragged
-                                           dimension, around what its values are
-    a row without a value                  a null, where the caller says which rows those are
+                                           dimension, around the type of its values
+    a row without a value                  null, if the caller says which rows those are
 
-A field's metadata say more only where the type does not: JSON under "tensorwire" (`FieldNotes`).
+If the type is not enough to restore a tensor, the field has metadata: JSON under the key
+"tensorwire" (`FieldNotes`).
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ from . import arrow_ipc as ipc
 from . import json as jsontext
 
 KEY = "tensorwire"
-"""Of our own metadata, those of a schema and those of a field."""
+"""The key of tensorwire's metadata, in a schema and in a field."""
 PRESENT = "/present"
-"""Follows the name of a column, for the bools that say which of its rows have a value."""
+"""The suffix of a column of bools that tell which rows of the column without it have a value."""
 _TENSOR = "arrow.fixed_shape_tensor"
 _EXTENSION, _PARAMETERS = "ARROW:extension:name", "ARROW:extension:metadata"
 _INT32_MAX = (1 << 31) - 1
@@ -50,7 +49,7 @@ STRINGS: dict[int, np.dtype[Any]] = {
     ipc.LARGE_BINARY: _LARGE,
     ipc.LARGE_TEXT: _LARGE,
 }
-"""Types with offsets, and the dtype of those."""
+"""String types -> dtype of their offsets."""
 TEXT = (ipc.TEXT, ipc.LARGE_TEXT, ipc.TEXT_VIEW)
 Part = Array | Strings
 Pairs = tuple[tuple[str, str], ...]
@@ -58,7 +57,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 class NumberType(NamedTuple):
-    """Arrow's type of numbers, as a schema message has it."""
+    """An Arrow type of numbers, as in a schema message."""
 
     kind: int
     width: int
@@ -79,12 +78,12 @@ _DTYPES = {kind: dtypes.named(name) for name, kind in _NUMBERS.items()}
 
 
 def holds(dtype: dtypes.DType) -> bool:
-    """Whether Arrow has a type for these elements."""
+    """Return whether Arrow has a type for these elements."""
     return dtype.arrow is not None
 
 
 def dtype_of(kind: int, width: int, signed: int) -> dtypes.DType | None:
-    """The dtype of Arrow's numbers; None for a type that is not one of numbers.
+    """Return the dtype of an Arrow type of numbers; None for other types.
 
     >>> dtype_of(ipc.INT, 16, 0).name, dtype_of(ipc.FLOAT, 1, 0).name
     ('uint16', 'float32')
@@ -94,19 +93,19 @@ def dtype_of(kind: int, width: int, signed: int) -> dtypes.DType | None:
 
 @dataclass(frozen=True, slots=True)
 class FieldNotes:
-    """What a field's metadata say that its type does not."""
+    """The metadata of a field: what its type does not tell about the tensor."""
 
     dtype: str | None = None
-    """What the numbers mean, where Arrow has no type for it."""
+    """The dtype of the numbers, if Arrow has no type for it."""
     shape: list[int] | None = None
-    """Of a tensor whose elements are all in the one row of a list."""
+    """The shape of a tensor whose elements are all in the single row of a list."""
     inner: list[int] | None = None
-    """The dimensions inside a row, where rows have no elements, in lists that are empty."""
+    """The dimensions of a row, if rows have no elements and are stored as empty lists."""
     uniform: list[int | None] | None = None
-    """The lengths of a Ragged's rows, where they have one."""
+    """The uniform row lengths of a Ragged."""
 
     def pairs(self) -> Pairs:
-        """As metadata; none if there is nothing to say."""
+        """Return the notes as metadata pairs, empty if there are none."""
         notes = {
             name: value
             for name in ("shape", "inner", "dtype", "uniform")
@@ -116,13 +115,13 @@ class FieldNotes:
 
     @classmethod
     def of(cls, field: ipc.IpcField) -> FieldNotes:
-        """Those in the metadata of a field."""
+        """Return the notes in the metadata of a field. Raises DecodeError if they are not valid."""
         text = field.metadata.get(KEY)
         if text is None:
             return _NONE
         notes = jsontext.parse(text.encode(), ipc.FORMAT)
         if not isinstance(notes, dict) or not notes.keys() <= set(cls.__slots__):
-            why = f"metadata of a column that this release does not read: {text!r:.80}"
+            why = f"unsupported tensorwire metadata of a column: {text!r:.80}"
             raise DecodeError(why, tensor=field.name, offset=0)
         dtype, uniform = notes.get("dtype", "int8"), notes.get("uniform", [])
         if not (
@@ -132,7 +131,7 @@ class FieldNotes:
             and isinstance(uniform, list)
             and all(length is None or type(length) is int for length in uniform)
         ):
-            why = f"metadata of a column that make no sense: {text!r:.80}"
+            why = f"invalid tensorwire metadata of a column: {text!r:.80}"
             raise DecodeError(why, tensor=field.name, offset=0)
         return cls(**notes)
 
@@ -146,7 +145,7 @@ def _are_naturals(numbers: object) -> bool:
 
 @functools.lru_cache(256)
 def _tensor_pairs(inner: tuple[int, ...]) -> Pairs:
-    """The metadata that make a fixed-size list a fixed_shape_tensor."""
+    """Return the metadata that make a fixed-size list a fixed_shape_tensor."""
     shape = jsontext.write({"shape": list(inner)}).decode()
     return (_EXTENSION, _TENSOR), (_PARAMETERS, shape)
 
@@ -156,36 +155,39 @@ def is_tensor(field: ipc.IpcField) -> bool:
 
 
 def tensor_shape(field: ipc.IpcField) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The shape of a row of a fixed_shape_tensor as it is stored, and the order in which the
-    dimensions are meant, if that is another. ValueError if its metadata make no sense.
+    """Return the stored shape of a row of a fixed_shape_tensor, and its permutation.
+
+    The permutation is () if the dimensions are in order. Raises ValueError if the metadata is not
+    valid.
     """
     notes = jsontext.parse(field.metadata.get(_PARAMETERS, "").encode(), ipc.FORMAT)
     shape: Any = notes.get("shape") if isinstance(notes, dict) else None
     if not _are_naturals(shape) or math.prod(shape) != field.width:
         raise ValueError(
-            f"a fixed_shape_tensor of the shape {shape!r:.60} in lists of {field.width}"
+            f"a fixed_shape_tensor of shape {shape!r:.60} in lists of {field.width} elements"
         )
     order = notes.get("permutation")
     if order is None or order == list(range(len(shape))):
         return tuple(shape), ()
     if not _are_naturals(order) or sorted(order) != list(range(len(shape))):
-        why = f"{len(shape)} dimensions with the permutation {order!r:.60}"
-        raise ValueError(f"a fixed_shape_tensor of {why}")
+        raise ValueError(
+            f"a fixed_shape_tensor of {len(shape)} dimensions has the permutation {order!r:.60}"
+        )
     return tuple(shape), tuple(order)
 
 
 class ArrowColumns:
-    """The fields of a schema, and the arrays and buffers of its one batch.
+    """A builder of the fields of a schema, and of the arrays and buffers of one batch.
 
     `plain` writes rows of one dimension as fixed-size lists. `empty_lists` is for Parquet, which
-    has no lists of the fixed size 0 (pyarrow ends the process where it meets one): rows without
-    elements are lists that happen to be empty, and the field's metadata say the dimensions inside.
+    has no lists of the fixed size 0 (pyarrow crashes on one): rows without elements are written as
+    empty lists, and the field's metadata has their dimensions.
     """
 
     def __init__(self, plain: bool = False, empty_lists: bool = False) -> None:
         self._plain, self._empty_lists = plain, empty_lists
         self.fields: list[tuple[object, ...]] = []
-        """(name, kind, width, signed, number of children, None, metadata), as kernels want them."""
+        """(name, kind, width, signed, number of children, None, metadata), as kernels take them."""
         self.nodes: list[tuple[int, int]] = []
         """(length, number of nulls) of each array."""
         self.arrays: list[Array] = []
@@ -199,8 +201,9 @@ class ArrowColumns:
     def add(
         self, name: str, parts: Sequence[Any], node: Mapping[str, Any], valid: Array | None = None
     ) -> None:
-        """A column: a dense tensor or strings, or the values and the splits of a Ragged. `node` is
-        the lowering's of the tensor. Rows that are not `valid` are null.
+        """Add a column: a dense tensor or strings, or the values and the splits of a Ragged.
+
+        `node` is the tensor's node in the lowered value. Rows that are not `valid` are null.
         """
         array, buffer = len(self.nodes), len(self.arrays)
         if len(parts) > 1:
@@ -212,7 +215,7 @@ class ArrowColumns:
             self.arrays[buffer] = np.packbits(valid, bitorder="little")
 
     def add_cell(self, name: str, part: Part, node: Mapping[str, Any]) -> None:
-        """A tensor whose elements are all in the one row of a list."""
+        """Add a tensor whose elements are all in the single row of a list."""
         bounds = np.array([0, math.prod(part.shape)], np.int64)
         notes = _notes(node, shape=list(part.shape))
         self._array(name, ipc.LARGE_LIST, 1, [bounds], 1, pairs=notes)
@@ -226,8 +229,9 @@ class ArrowColumns:
         uniform: Sequence[int | None] = (),
         pairs: Pairs = (),
     ) -> None:
-        """Lists around values; of a fixed size where `uniform` says one, for arrays, which have no
-        metadata that could.
+        """Add lists around values.
+
+        With `uniform`, lists have a fixed size. It is for arrays, which have no metadata for that.
         """
         for level, bounds in enumerate(splits):
             size = uniform[level] if uniform else None
@@ -240,7 +244,7 @@ class ArrowColumns:
         self._fixed(name, values)
 
     def add_dense(self, name: str, part: Part, node: Mapping[str, Any]) -> None:
-        """A dense tensor, or strings."""
+        """Add a dense tensor, or strings."""
         inner = self._inner(part)
         if isinstance(part, Strings) or inner:
             self._fixed(name, part, _notes(node, inner=inner))
@@ -254,11 +258,11 @@ class ArrowColumns:
             self._flat("item", part)
 
     def _inner(self, part: Part) -> list[int] | None:
-        """The dimensions of rows that have no elements, where that must be said."""
+        """Return the dimensions of rows without elements, if the metadata must have them."""
         return list(part.shape[1:]) if self._empty_lists and 0 in part.shape[1:] else None
 
     def _fixed(self, name: str, part: Part, pairs: Pairs = ()) -> None:
-        """A fixed-size list for each further dimension."""
+        """Add a fixed-size list for each dimension after the first."""
         count, inner = part.shape[0], part.shape[1:]
         if self._inner(part):
             self._array(name, ipc.LIST, count, [np.zeros(count + 1, np.int32)], 1, pairs=pairs)
@@ -269,7 +273,7 @@ class ArrowColumns:
         self._flat(name, part, pairs)
 
     def _flat(self, name: str, part: Part, pairs: Pairs = ()) -> None:
-        """The elements of a tensor."""
+        """Add the elements of a tensor."""
         if isinstance(part, Strings):
             kind = ipc.LARGE_TEXT if part.text else ipc.LARGE_BINARY
             self._array(name, kind, part.size, [part.offsets, part.data], pairs=pairs)
@@ -290,8 +294,9 @@ class ArrowColumns:
         signed: int = 0,
     ) -> None:
         if kind == ipc.FIXED_LIST and width > _INT32_MAX:
-            why = "too long for Arrow's fixed-size lists, which end at 2**31 - 1"
-            raise EncodeError(f"rows of {width} elements are {why}")
+            raise EncodeError(
+                f"rows of {width} elements do not fit Arrow's fixed-size lists (at most 2**31 - 1)"
+            )
         self.fields.append((name, kind, width, signed, children, None, pairs))
         self.nodes.append((length, 0))
         self.arrays.append(_NO_NULLS)
@@ -299,13 +304,13 @@ class ArrowColumns:
 
 
 _NO_NULLS: Array = np.empty(0, np.uint8)
-"""In place of the bits that say which rows are null."""
+"""The validity bitmap of an array without nulls."""
 
 
 def _notes(
     node: Mapping[str, Any], shape: list[int] | None = None, inner: list[int] | None = None
 ) -> Pairs:
-    """The metadata of a column: only what its type does not say."""
+    """Return the metadata of a column: only what its type does not tell."""
     if not node and shape is None and inner is None:
         return ()
     plain = node.get("ragged", node)

@@ -1,9 +1,10 @@
-"""The messages of Arrow's IPC format: what a schema, a batch and a file's footer say, checked
-before anyone believes it.
+"""Messages of Arrow's IPC format: schemas, record batches and file footers, validated.
 
-They are flatbuffers. pyarrow reads them too, and crashes on some that are bad, so bytes from
-strangers are read here: offsets stay inside the message, nesting and names are bounded by its size,
-and buffers lie in the body one after the other.
+The messages are flatbuffers. pyarrow crashes on some invalid ones, so untrusted bytes are read by
+these rules instead:
+1. All offsets stay inside the message.
+2. Nesting and names are bounded by the size of the message.
+3. Buffers lie in the body in order and do not overlap.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from . import kernels, status
 FORMAT = "arrow"
 MAGIC = b"ARROW1"
 MARK = b"\xff\xff\xff\xff"
-"""Before every message, since Arrow 0.15."""
+"""The bytes before every message, since Arrow 0.15."""
 
 NULL, INT, FLOAT, BINARY, TEXT, BOOL, DECIMAL, DATE, TIME, TIMESTAMP, INTERVAL, LIST, STRUCT = (
     range(1, 14)
@@ -29,20 +30,20 @@ NAMES = (
     " run_end_encoded binary_view string_view list_view large_list_view"
 ).split()
 _BUFFERS = (0, 2, 2, 3, 3, 2, 2, 2, 2, 2, 2, 2, 1, 1, 2, 1, 2, 2, 3, 3, 2, 0, 2, 2, 3, 3)
-"""Of each type, in the order of the numbers; views have further ones, and a union one more in some
-cases.
+"""The number of buffers of each type, by type number - 1. Views have more, and a dense union has one
+more.
 """
 SCHEMA, DICTIONARY, BATCH = 1, 2, 3
 V4, V5 = 3, 4
-"""Versions of the metadata, as a message says them. Since V5, unions have no validity bitmap."""
+"""Metadata versions as stored in a message. Since V5, unions have no validity bitmap."""
 
 
 class IpcField(NamedTuple):
-    """A column, or what is inside of one."""
+    """A column, or a child of one."""
 
     name: str
     kind: int
-    """The number of its type."""
+    """The type number."""
     width: int
     """Bits of an integer, the precision of a float, the length of a fixed-size list or binary, the
     mode of a union.
@@ -50,9 +51,7 @@ class IpcField(NamedTuple):
     signed: int
     children: list[IpcField]
     coded: tuple[int, int, int] | None
-    """(id of the dictionary, bits of the index, whether it is signed) if what is stored are places
-    in a dictionary.
-    """
+    """(dictionary id, bits of an index, whether it is signed) of a dictionary-encoded field."""
     metadata: dict[str, str]
 
     @property
@@ -73,25 +72,25 @@ class IpcSchema(NamedTuple):
 
 
 class IpcBatch(NamedTuple):
-    """Rows of all columns: where their buffers lie in the body."""
+    """A record batch: where the buffers of its columns lie in the body."""
 
     length: int
     nodes: list[list[int]]
-    """(length, nulls) of each array, those inside behind the one around them."""
+    """(length, nulls) of each array, parents before children."""
     buffers: list[list[int]]
     """(offset, length)"""
     codec: int
     """-1 none, 0 LZ4 frames, 1 Zstandard"""
     counts: list[int]
-    """Further buffers of each array of views."""
+    """The number of data buffers of each array of views."""
 
 
 class IpcMessage(NamedTuple):
     version: int
-    """Of the metadata: V4 is 3, V5 is 4."""
+    """The metadata version: V4 is 3, V5 is 4."""
     kind: int
     body: int
-    """Bytes that follow it."""
+    """Bytes of the body that follows the message."""
     schema: IpcSchema | None = None
     batch: IpcBatch | None = None
     id: int = 0
@@ -101,49 +100,50 @@ class IpcMessage(NamedTuple):
 class Footer(NamedTuple):
     schema: IpcSchema
     dictionaries: list[list[int]]
-    """(offset, length of the message, length of its body) of each"""
+    """(offset, length of the message, length of its body) of each dictionary."""
     batches: list[list[int]]
 
 
 def message(data: Any, base: int) -> IpcMessage:
-    """What a message says; `base` is where it begins in the whole input."""
-    code, at, version, kind, body, found = kernels.ipc_message(data)
-    _check(code, at, version, base)
+    """Parse a message. `base` is where it begins in the whole input."""
+    code, offset, version, kind, body, content = kernels.ipc_message(data)
+    _check(code, offset, version, base)
     if kind == SCHEMA:
-        return IpcMessage(version, kind, body, schema=_schema(found, base))
+        return IpcMessage(version, kind, body, schema=_schema(content, base))
     if kind == BATCH:
-        return IpcMessage(version, kind, body, batch=_batch(found))
+        return IpcMessage(version, kind, body, batch=_batch(content))
     return IpcMessage(
-        version, kind, body, batch=_batch(found[2]), id=found[0], delta=bool(found[1])
+        version, kind, body, batch=_batch(content[2]), id=content[0], delta=bool(content[1])
     )
 
 
 def footer(data: Any, base: int) -> Footer:
-    """What the end of a file says."""
-    code, at, version, schema, dictionaries, batches = kernels.ipc_footer(data)
-    # Arrow 0.14 writes a version in every message, and none here.
-    _check(code, at, version or V4, base)
+    """Parse the footer of a file."""
+    code, offset, version, schema, dictionaries, batches = kernels.ipc_footer(data)
+    # Arrow 0.14 writes a version into every message, but not into the footer.
+    _check(code, offset, version or V4, base)
     return Footer(_schema(schema, base), dictionaries.tolist(), batches.tolist())
 
 
-def _check(code: int, at: int, version: int, base: int) -> None:
+def _check(code: int, offset: int, version: int, base: int) -> None:
     if code:
-        raise status.problem(code, base + at, FORMAT)
+        raise status.problem(code, base + offset, FORMAT)
     if version not in (V4, V5):
         raise DecodeError(
-            f"metadata of version {version + 1}; those of Arrow 0.8 and later, 4 and 5, are read",
+            f"unsupported Arrow metadata version {version + 1}: supported are 4 and 5 (Arrow 0.8"
+            " and later)",
             format=FORMAT,
             offset=base,
         )
 
 
-def _batch(found: Any) -> IpcBatch:
-    length, nodes, buffers, codec, counts = found
+def _batch(fields: Any) -> IpcBatch:
+    length, nodes, buffers, codec, counts = fields
     return IpcBatch(length, nodes.tolist(), buffers.tolist(), codec, counts)
 
 
-def _schema(found: Any, base: int) -> IpcSchema:
-    order, flat, pairs = found
+def _schema(content: Any, base: int) -> IpcSchema:
+    order, flat, pairs = content
     rows = iter(flat)
     fields = []
     for row in rows:
@@ -154,9 +154,7 @@ def _schema(found: Any, base: int) -> IpcSchema:
 def _field(row: Any, rows: Any, base: int) -> IpcField:
     name, kind, width, signed, inside, coded, pairs = row
     if not 1 <= kind <= len(NAMES):
-        raise DecodeError(
-            f"the type number {kind}, which this release does not know", tensor=name, offset=base
-        )
+        raise DecodeError(f"unknown Arrow type number {kind}", tensor=name, offset=base)
     children = [_field(next(rows), rows, base) for _ in range(inside)] if inside else []
     return IpcField(
         name, kind, width, signed, children, coded, _texts(pairs, base) if pairs else {}
@@ -164,7 +162,7 @@ def _field(row: Any, rows: Any, base: int) -> IpcField:
 
 
 def _texts(pairs: list[tuple[str, str]], base: int) -> dict[str, str]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise DecodeError("a key of the metadata stands twice", offset=base)
-    return found
+    texts = dict(pairs)
+    if len(texts) != len(pairs):
+        raise DecodeError("a metadata key appears twice", offset=base)
+    return texts

@@ -1,4 +1,4 @@
-"""CRC32C, plain and in the masked form that TensorFlow stores."""
+"""CRC32C checksums, plain and in the masked form that TensorFlow stores."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _DELTA = 0xA282EAD8
 
 
 def mask(crc: int) -> int:
-    """Turns a CRC into the form that is stored next to the data that it covers.
+    """Return a CRC in the masked form that is stored next to the data.
 
     >>> hex(mask(crc32c(b"123456789")))
     '0xc78ab0e5'
@@ -17,7 +17,7 @@ def mask(crc: int) -> int:
 
 
 def unmask(masked: int) -> int:
-    """The inverse of `mask`.
+    """Return the CRC of a masked CRC.
 
     >>> unmask(mask(0x12345678)) == 0x12345678
     True

@@ -1,5 +1,18 @@
-"""tf.train.Example and SequenceExample messages into columns of arrays that grow with what is in
-them.
+"""tf.train.Example and SequenceExample: messages decoded into columns, and columns into messages.
+
+Strategy of the quick path (`ColumnBuffers.fill`):
+1. A `Decoder` holds the requested columns in the form that the kernel needs. The kernel decodes many
+   messages per call, without the GIL, directly into preallocated arrays.
+2. For each column there are values, string offsets (bytes only), row splits (unless the length is
+   fixed), steps (feature lists only), and a flag per row that tells whether the feature is present.
+3. The kernel writes a row only if all of its columns fit. Otherwise it returns NO_SPACE and the
+   column that is full. The capacity of that column is at least doubled, and decoding resumes at the
+   same message.
+4. Arrays of variable length start small, because nothing is known about the data. `like=` starts
+   with the sizes that the previous batch needed, so that later batches rarely grow.
+5. Memory that messages cannot account for is bounded: each byte of a message can fill at most
+   _CARRIED bytes, and beyond that `Limits.tensor` applies (fixed lengths of missing features).
+6. Errors of the kernel are codes with an offset. `_error` adds the feature, `fill` the record.
 """
 
 from __future__ import annotations
@@ -19,47 +32,46 @@ Array = np.ndarray[Any, Any]
 
 FORMAT = "example"
 BYTES, FLOAT, INT64, PLACES = 1, 2, 3, 4
-"""Kinds of lists; a column of PLACES says where the strings of a bytes list lie instead of copying
-them.
+"""Kinds of lists. A column of PLACES has the (offset, size) of the strings of a bytes list instead of
+a copy.
 """
 KINDS = {BYTES: "bytes", FLOAT: "float", INT64: "int64", PLACES: "bytes"}
 _DTYPES: dict[int, Any] = {BYTES: np.uint8, FLOAT: np.float32, INT64: np.int64, PLACES: np.int64}
 _KINDS = {np.dtype(np.float32): FLOAT, np.dtype(np.int64): INT64}
 _WIDTH = {FLOAT: 1, INT64: 1, PLACES: 2}
-"""Numbers in a value."""
+"""Numbers per value."""
 _LEAST = 64
-"""Room that a buffer starts with, in elements."""
+"""Elements of a new buffer."""
 _AT_ONCE = 8 << 20
-"""Values of fixed lengths that have room, before any is read. For more, buffers grow."""
+"""Values of fixed-length columns that are allocated before any is read. For more, buffers grow."""
 _CARRIED = 16
 """Bytes of buffers that a byte of a message can fill: 8 for a varint, twice that after growth."""
 
 
 class Column(NamedTuple):
-    """What to read: a feature's name, its kind, and the number of values that it must have (-1:
-    any).
-    """
+    """A column to read: the name of the feature, its kind, and its number of values (-1: any)."""
 
     name: bytes
     kind: int
     length: int = -1
     list: bool = False
-    """Whether it is a feature list of a SequenceExample."""
+    """Whether the column is a feature list of a SequenceExample."""
 
 
 def key_order(names: Iterable[bytes]) -> list[bytes]:
-    """The names of a map as SerializeToString(deterministic=True) sorts them: by their bytes, but behind all
-    that extend them.
+    """Return the names of a map in the order of SerializeToString(deterministic=True).
+
+    They are sorted by their bytes, but a name comes after all names that it is a prefix of.
 
     >>> key_order([b"image", b"a", b"image/height", b"aaa", b"aa", b""])
     [b'aaa', b'aa', b'a', b'image/height', b'image', b'']
     """
-    # An end counts as more than any byte.
+    # The end of a name sorts after any byte.
     return sorted(names, key=lambda name: [*name, 256])
 
 
 def kind_of(values: Array | Strings) -> int:
-    """The kind of list that holds a vector exactly; 0 if there is none."""
+    """Return the kind of list that represents a vector exactly; 0 if there is none."""
     if len(values.shape) != 1:
         return 0
     if isinstance(values, Strings):
@@ -68,10 +80,10 @@ def kind_of(values: Array | Strings) -> int:
 
 
 def encode(columns: list[Any], count: int) -> tuple[Array, Array]:
-    """`count` messages, one after the other, and where each begins and the last one ends.
+    """Encode `count` messages, and return their bytes and their n + 1 offsets.
 
-    A column is what `EncodeInput` in `wire/reference/example_encode.py` says. There are fewer
-    messages if the next one would be past 2 GiB.
+    A column has the fields of `EncodeInput` in `wire/reference/example_encode.py`. There are fewer
+    messages if one would be larger than 2 GiB.
     """
     offsets: Array = np.zeros(count + 1, np.int64)
     size = sum(part.nbytes for column in columns for part in column if isinstance(part, np.ndarray))
@@ -93,7 +105,9 @@ def encode(columns: list[Any], count: int) -> tuple[Array, Array]:
 
 
 def encode_one(features: Mapping[str, Array | Strings]) -> memoryview | None:
-    """One message of vectors of float32, int64 and strings, in the order given. None past 2 GiB.
+    """Encode one message of vectors of float32, int64 and strings, in the order given.
+
+    Returns None if the message would be larger than 2 GiB.
 
     >>> bytes(encode_one({"a": np.array([5, 3])})).hex(" ")
     '0a 0d 0a 0b 0a 01 61 12 06 1a 04 0a 02 05 03'
@@ -114,14 +128,15 @@ def encode_one(features: Mapping[str, Array | Strings]) -> memoryview | None:
 
 
 def entries(features: Mapping[str, Array | Strings]) -> memoryview | None:
-    """The entries of the map that a message is, without what stands before them."""
+    """Return the map entries of a message, without the tag and length before them."""
     data = encode_one(features)
     return None if data is None else data[_inside(data, 0) :]
 
 
 def packed(values: Array) -> memoryview | None:
-    """int64 as a packed run of varints, which is what is left of an int64 list without all that is
-    around it. None past 2 GiB.
+    """Return int64 values as packed varints. None if they take more than 2 GiB.
+
+    They are encoded as an Example, whose other bytes are then cut off.
 
     >>> bytes(packed(np.array([1, 300, -1]))).hex(" ")
     '01 ac 02 ff ff ff ff ff ff ff ff ff 01'
@@ -129,19 +144,20 @@ def packed(values: Array) -> memoryview | None:
     data = entries({"": values})
     if data is None or not len(values):
         return None if data is None else data[:0]
-    at = _inside(data, 0) + 2  # the entry, behind its key
+    # The key is empty, so it takes two bytes at the start of the entry.
+    start = _inside(data, 0) + 2
     for _ in ("feature", "list", "values"):
-        at = _inside(data, at)
-    return data[at:]
+        start = _inside(data, start)
+    return data[start:]
 
 
-def _inside(data: memoryview, at: int) -> int:
-    """Where the bytes of a field begin."""
-    return protobuf.length(data, at + 1, len(data))[1]
+def _inside(data: memoryview, offset: int) -> int:
+    """Return where the bytes of the field at an offset begin."""
+    return protobuf.length(data, offset + 1, len(data))[1]
 
 
 class Filled(NamedTuple):
-    """What was read of a column; the fields mean what they mean to `ExampleDecoder`."""
+    """The arrays of a column, as `ExampleDecoder` takes them."""
 
     values: Array
     offsets: Array | None
@@ -151,7 +167,7 @@ class Filled(NamedTuple):
 
 
 class Decoder:
-    """A choice of columns, prepared; threads may share it."""
+    """The columns to read, prepared for the kernel. Threads may share it."""
 
     def __init__(self, columns: Sequence[Column], sequence: bool = False, compat: int = 0) -> None:
         self.columns = list(columns)
@@ -164,14 +180,14 @@ class Decoder:
 
 
 class _Room(NamedTuple):
-    """Numbers of instances, values, and bytes of strings."""
+    """The capacity of a column: instances, values, and bytes of strings."""
 
     instances: int = 0
     values: int = 0
     data: int = 0
 
     def more(self) -> _Room:
-        """Somewhat more of each."""
+        """Return a capacity with an eighth more of each."""
         return _Room(_more(self.instances), _more(self.values), _more(self.data))
 
 
@@ -180,7 +196,10 @@ def _more(count: int) -> int:
 
 
 class ColumnBuffers:
-    """Buffers for a number of rows, filled message by message.
+    """Buffers for a number of rows, filled from messages. The module explains the strategy.
+
+    Pass `pool` to reuse memory, `like` to start with the capacity of other buffers, and `limits` to
+    bound the memory.
 
     >>> columns = ColumnBuffers([Column(b"a", INT64)], rows=2)
     >>> record = bytes.fromhex("0a0d 0a0b 0a0161 1206 1a04 0a02 0503".replace(" ", ""))
@@ -206,12 +225,12 @@ class ColumnBuffers:
         self.columns = self._made.columns
         self.rows = rows
         self.row = 0
-        """How many rows are filled."""
+        """The number of rows that are filled."""
         self.strange = False
-        """Whether a message had a feature that no column takes, or fields that no Example has."""
+        """Whether a message had a feature that is not a column, or unknown fields."""
         self._pool, self._limits = pool, limits or DEFAULT
+        # Bytes of the messages so far.
         self._read = 0
-        """Bytes of the messages so far."""
         rooms = [_Room()] * len(self.columns) if like is None else like.used()
         self._buffers: list[Any] = [
             self._new(column, room) for column, room in zip(self.columns, rooms, strict=True)
@@ -235,7 +254,7 @@ class ColumnBuffers:
         )
 
     def _array(self, size: int, dtype: Any) -> Array:
-        """Room for so many; the first is zero, because offsets, splits and steps begin there."""
+        """Allocate an array. Its first element is zero, because offsets, splits and steps need it."""
         wanted = size * np.dtype(dtype).itemsize
         array: Array = (
             np.empty(size, dtype) if self._pool is None else self._pool.take(wanted).view(dtype)
@@ -244,26 +263,23 @@ class ColumnBuffers:
         return array
 
     def used(self) -> list[_Room]:
-        """How much of the buffers is in use, and somewhat more: the room that the next rows of the
-        same file will need.
-        """
+        """Return the capacity in use plus an eighth, an estimate for the next rows of a file."""
         return [
             self._used(column, filled).more()
             for column, filled in zip(self.columns, self._buffers, strict=True)
         ]
 
     def clear(self) -> None:
-        """Starts over in the same memory."""
+        """Start again at row 0 in the same memory."""
         self.row = self._read = 0
         self.strange = False
 
     def fill(self, data: Any, starts: Any, sizes: Any, first: int = 0, checked: bool = True) -> int:
-        """How many messages were read, from number `first` on, until either they or the rows are
-        used up.
+        """Read messages from number `first` on until they or the rows are used up.
 
-        Message i is data[starts[i]:starts[i] + sizes[i]]; unless `checked`, its masked CRC32C
-        stands behind it and is checked. Errors say which message (`record`) and feature (`tensor`),
-        and the offset inside the message.
+        Returns how many were read. Message i is data[starts[i]:starts[i] + sizes[i]]. Unless
+        `checked`, its masked CRC32C follows it and is verified. Errors have the number of the
+        message (`record`), the feature (`tensor`), and the offset inside the message.
         """
         starts, sizes, begin = (
             np.ascontiguousarray(starts, np.int64),
@@ -271,7 +287,7 @@ class ColumnBuffers:
             first,
         )
         while True:
-            code, offset, done, column, found, strange = self._made.decode(
+            code, offset, done, column, actual, strange = self._made.decode(
                 data, starts, sizes, first, self.row, self._buffers, checked
             )
             self.strange |= strange
@@ -281,7 +297,7 @@ class ColumnBuffers:
             if code == 0:
                 return first - begin
             if code != status.NO_SPACE:
-                raise self._error(code, offset, column, found).add(
+                raise self._error(code, offset, column, actual).add(
                     record=first, base=-int(starts[first])
                 )
             try:
@@ -290,10 +306,10 @@ class ColumnBuffers:
                 raise error.add(record=first) from None
 
     def _grow(self, number: int, size: int) -> None:
-        """Makes room for all that a message of `size` bytes can hold.
+        """Enlarge the buffers of a column for a message of `size` bytes.
 
-        A feature that the message does not have takes room too, if its length is fixed. The room
-        is at least doubled, so that copying stays cheap.
+        If its length is fixed, a feature that is missing in the message needs capacity too. The
+        capacity is at least doubled, so that the cost of copying stays linear.
         """
         column, old = self.columns[number], self._buffers[number]
         instances, values, data = self._used(column, old)
@@ -316,15 +332,18 @@ class ColumnBuffers:
         self._size += self._buffers[number].values.nbytes - old.values.nbytes
 
     def _check_room(self, number: int, total: int, size: int) -> None:
-        """Raises LimitError if columns take more than the messages carry and the limits allow."""
+        """Raise LimitError if columns take more than messages can fill and the limits allow."""
         if total > self._limits.tensor and total > _CARRIED * (self._read + size):
-            name = self.columns[number].name.decode(errors="backslashreplace")
-            what = f"columns of {total:,} bytes for records of {self._read + size:,} bytes"
-            hint = f"Limits(tensor=...) allows {self._limits.tensor:,}"
-            raise LimitError(f"{what}; {hint}", tensor=name, format=FORMAT)
+            raise LimitError(
+                f"records of {self._read + size:,} bytes need columns of {total:,} bytes, and the"
+                f" limit is {self._limits.tensor:,}",
+                tensor=self.columns[number].name.decode(errors="backslashreplace"),
+                format=FORMAT,
+                hint="pass a larger Limits(tensor=...)",
+            )
 
     def _longer(self, array: Array, used: int, least: int) -> Array:
-        """The same with at least `least` elements, of which the first `used` are kept."""
+        """Return an array of at least `least` elements that starts with the first `used`."""
         if len(array) >= least:
             return array
         new = self._array(max(least, 2 * len(array)), array.dtype)
@@ -332,7 +351,7 @@ class ColumnBuffers:
         return new
 
     def _used(self, column: Column, filled: Filled) -> _Room:
-        """What the rows so far take."""
+        """Return the capacity that the rows so far take."""
         instances = self.row if filled.steps is None else int(filled.steps[self.row])
         values = (
             instances * column.length if filled.splits is None else int(filled.splits[instances])
@@ -342,8 +361,9 @@ class ColumnBuffers:
         )
 
     def take(self) -> list[Filled]:
-        """What was read, without the spare room. The arrays are parts of the buffers: filling on
-        overwrites none of it.
+        """Return the arrays of each column, without the spare capacity.
+
+        The arrays are views of the buffers. Further calls of `fill` do not overwrite them.
         """
         return [
             self._trimmed(column, filled)
@@ -360,13 +380,13 @@ class ColumnBuffers:
             filled.present[: self.row],
         )
 
-    def _error(self, code: int, offset: int, column: int, found: int) -> TensorwireError:
+    def _error(self, code: int, offset: int, column: int, actual: int) -> TensorwireError:
         if code not in (status.WRONG_KIND, status.WRONG_LENGTH):
             return status.problem(code, offset, FORMAT)
         name, kind, length, _ = self.columns[column]
         shown = name.decode(errors="backslashreplace")
         if code == status.WRONG_KIND:
-            why = f"feature {shown!r} is a {KINDS[found]} list, and {KINDS[kind]} was asked for"
+            why = f"feature {shown!r} is a {KINDS[actual]} list, expected {KINDS[kind]}"
         else:
-            why = f"feature {shown!r} has {found} values, and {length} were asked for"
+            why = f"feature {shown!r} has {actual} values, expected {length}"
         return SchemaError(why, tensor=shown, format=FORMAT, offset=offset)

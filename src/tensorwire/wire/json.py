@@ -1,8 +1,7 @@
-"""JSON as we accept it: no duplicate keys, no number that Python would change, no constants that
-JSON does not have.
+"""JSON text: strict parsing, and arrays of numbers that are read and written by kernels.
 
-The numbers of an array go straight between text and memory, by kernels; only what is around them is
-Python's.
+Duplicate keys, numbers past the range of a float, and constants that JSON lacks are errors. Numbers
+of arrays go directly between text and memory. Everything around them is handled by Python's json.
 """
 
 from __future__ import annotations
@@ -24,22 +23,22 @@ from .status import problem
 
 _CODES = {name: code for code, name in enumerate(KINDS)}
 NANS = {name: form.nan for name, form in zip(KINDS, FORMS, strict=False)}
-"""The bits that "NaN" is read as, by dtype; 0 for a type without one."""
+"""The bits of NaN, by dtype name; 0 for a type without NaN."""
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    result = dict(pairs)
+    if len(result) != len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise ValueError(f"the key {twice!r:.60} stands twice")
-    return found
+        raise ValueError(f"the key {twice!r:.60} appears twice")
+    return result
 
 
 def _float(text: str) -> float:
     value = float(text)
     if math.isinf(value):
-        raise ValueError(f"{text:.40} is past what a float holds")
+        raise ValueError(f"{text:.40} is out of range for a float")
     return value
 
 
@@ -55,7 +54,7 @@ _encode_row = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 def parse(data: Any, format: str, base: int = 0) -> Any:
-    """The value of UTF-8 JSON text; `base` is where the text begins in the whole input.
+    """Parse UTF-8 JSON text. `base` is where the text begins in the whole input.
 
     >>> parse(b'{"a": [1, 2.5]}', "json")
     {'a': [1, 2.5]}
@@ -63,7 +62,8 @@ def parse(data: Any, format: str, base: int = 0) -> Any:
     try:
         text = str(data, "utf-8")
         value = _decode(text)
-        if "\\u" in text:  # the only way in for a lone surrogate
+        # Only an escape can introduce a lone surrogate, which encode() refuses.
+        if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeDecodeError as error:
         raise DecodeError(
@@ -74,13 +74,13 @@ def parse(data: Any, format: str, base: int = 0) -> Any:
             f"not JSON: {error.msg}", format=format, offset=base + len(text[: error.pos].encode())
         ) from None
     except RecursionError:
-        raise LimitError("JSON nested too deep", format=format, offset=base) from None
+        raise LimitError("the JSON is nested too deep", format=format, offset=base) from None
     except UnicodeEncodeError:
         offset = base + len(text[: _lone_surrogate(text)].encode())
-        raise DecodeError("a string with a lone surrogate", format=format, offset=offset) from None
+        raise DecodeError("a string has a lone surrogate", format=format, offset=offset) from None
     except ValueError as error:
         offset = base + len(text[: _fault(text)].encode("utf-8", "surrogatepass"))
-        raise DecodeError(f"not JSON that we read: {error}", format=format, offset=offset) from None
+        raise DecodeError(f"invalid JSON: {error}", format=format, offset=offset) from None
     return value
 
 
@@ -89,10 +89,9 @@ _TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|-?[0-9][-+.0-9eE]*|-?[A-Za-z]+|[\[\]{}
 
 
 def _fault(text: str) -> int:
-    """Where the first key stands that is there twice, or a number or word that JSON or Python does
-    not have.
+    """Return the position of the first duplicate key, or of the first invalid number or constant.
 
-    Python's parser says no place for what its hooks refuse, so the text is looked through again.
+    Errors that the hooks of Python's parser raise have no position, so the text is scanned again.
     """
     keys: list[set[str] | None] = []
     for match in _TOKEN.finditer(text):
@@ -112,7 +111,7 @@ def _fault(text: str) -> int:
 
 
 def _lone_surrogate(text: str) -> int:
-    """Where the first string stands that is not text."""
+    """Return the position of the first string with a lone surrogate."""
     for match in _TOKEN.finditer(text):
         if match[0][0] == '"' and "\\u" in match[0]:
             try:
@@ -127,7 +126,7 @@ def _is_key(text: str, end: int) -> bool:
 
 
 def _is_past(token: str) -> bool:
-    """Whether a number is past what a float holds, or too long, or none of JSON's."""
+    """Return whether a token is out of range, too long for an int, or not a JSON number."""
     try:
         _decode(token)
     except ValueError:
@@ -136,7 +135,7 @@ def _is_past(token: str) -> bool:
 
 
 def write(value: Any) -> bytes:
-    """The shortest UTF-8 text.
+    """Return a value as UTF-8 JSON without spaces.
 
     >>> write({"list": 3})
     b'{"list":3}'
@@ -145,25 +144,25 @@ def write(value: Any) -> bytes:
 
 
 class Numbers(NamedTuple):
-    """An array inside of a document."""
+    """An array inside a document."""
 
     array: Array
-    """C-contiguous, in the byte order of the machine; not complex."""
+    """A C-contiguous array in native byte order, not complex."""
     levels: tuple[int | Array, ...]
-    """How its numbers nest, outer to inner: the length of all lists of a depth, or int64
+    """The nesting of its numbers, outer to inner: the length of all lists of a depth, or int64
     row_splits.
     """
 
 
 class Text(str):
-    """JSON that is written as it is."""
+    """JSON text that is written unchanged."""
 
 
 def document(value: Any, indent: int | None = None, bare: bool = False) -> list[bytes]:
-    """Nested dicts and lists of Python's values, `Numbers` and `Text` as UTF-8, in pieces.
+    """Return nested dicts and lists of Python values, `Numbers` and `Text` as pieces of UTF-8 JSON.
 
-    With `indent`, all but the innermost lists take a line an item; with `bare`, NaN and the
-    infinities in Numbers are no strings.
+    With `indent`, all lists but the innermost have one item per line. With `bare`, NaN and infinity
+    in Numbers are written without quotes.
 
     >>> document({"x": Numbers(np.float32([[1, 0.1]]), (1, 2)), "y": [True, None]})
     [b'{"x":[[1.0,0.1]],"y":[true,null]}']
@@ -187,7 +186,7 @@ def document(value: Any, indent: int | None = None, bare: bool = False) -> list[
 
 
 _MARK = "\0"
-"""Stands for an array; in JSON it stands nowhere."""
+"""The placeholder of an array. JSON text cannot contain it."""
 
 
 def _lay_out(
@@ -222,21 +221,21 @@ def _lay_out(
 
 
 class JsonValue(NamedTuple):
-    """What `read_numbers` read."""
+    """The result of `read_numbers`."""
 
     array: Array
-    """Flat if ragged."""
+    """The numbers; flat if ragged."""
     end: int
+    """Where the text of the numbers ends."""
     splits: list[Array]
-    """Where the lists inside of the outermost begin, outer to inner, if ragged; the outermost one
-    has `rows` of them.
-    """
+    """The row splits of the lists inside the outermost one, outer to inner, if ragged."""
     rows: int | None
+    """The length of the outermost list, if ragged."""
 
 
 def read_numbers(
     data: Any,
-    at: int,
+    start: int,
     dtype: dtypes.DType,
     shape: Sequence[int] | None = None,
     *,
@@ -244,10 +243,10 @@ def read_numbers(
     most: int,
     format: str = "json",
 ) -> JsonValue:
-    """The numbers that begin at data[at], nested in lists of the given shape or of any, as an array
-    of its own; at most `most` bytes.
+    """Read nested lists of numbers at data[start] into a new array of at most `most` bytes.
 
-    Both spellings of NaN and the infinities are read. Complex numbers are pairs.
+    `shape` is the expected shape, None for any. NaN and infinity may be quoted or bare. Complex
+    numbers are pairs. Raises DecodeError if the text does not match.
 
     >>> read_numbers(b'{"x": [[1, NaN], [1e3, "-Infinity"]]}', 6, dtypes.named("float32"),
     ...     most=100)[:2]
@@ -256,10 +255,10 @@ def read_numbers(
     """
     numpy = dtype.numpy
     part = np.dtype(f"f{numpy.itemsize // 2}") if numpy.kind == "c" else numpy
-    wanted = None if shape is None else (*shape, 2) if numpy.kind == "c" else tuple(shape)
+    dims_expected = None if shape is None else (*shape, 2) if numpy.kind == "c" else tuple(shape)
     code = _CODES[dtypes.of(part).name]
     status, offset, end, dims, values, splits = kernels.json_read_numbers(
-        data, at, code, wanted, ragged, most // part.itemsize
+        data, start, code, dims_expected, ragged, most // part.itemsize
     )
     if values is None:
         raise problem(status, offset, format)
@@ -270,22 +269,24 @@ def read_numbers(
     if numpy.kind == "c":
         if dims[-1:] != (2,) and array.size:
             raise DecodeError(
-                "complex numbers are pairs, [real, imaginary]", format=format, offset=at
+                "complex numbers must be pairs [real, imaginary]", format=format, offset=start
             )
         array = array.view(numpy).reshape(dims[:-1])
     return JsonValue(array, end, [], None)
 
 
 def skip(
-    data: Any, at: int, depth: int, past_dollars: bool, format: str = "json"
+    data: Any, start: int, depth: int, past_dollars: bool, format: str = "json"
 ) -> tuple[int, int, bool]:
-    """(where the list or object at data[at] ends, how deep it nests, whether it has a string with
-    "$" in front, and so was left there)
+    """Skip the list or object at data[start], and return (end, depth, stopped).
+
+    Unless `past_dollars`, it stops at the first string that starts with "$". `depth` limits how
+    deep lists and objects may nest.
 
     >>> skip(b'[[1, "]"], {}] ...', 0, 9, False), skip(b'{"$x": 1}', 0, 9, False)
     ((14, 2, False), (1, 1, True))
     """
-    status, end, deep, stopped = kernels.json_skip(data, at, depth, past_dollars)
+    status, end, deep, stopped = kernels.json_skip(data, start, depth, past_dollars)
     if status:
         raise problem(status, end, format)
     return end, deep, stopped

@@ -1,15 +1,32 @@
-"""Where the kernels come from: the extension, or with TENSORWIRE_PURE=1 their readable twins, which
-do the same and are slow.
+"""The kernels: hot loops from the native extension.
+
+With TENSORWIRE_PURE=1 they come from `reference`, whose functions do the same and are slow.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 from typing import TYPE_CHECKING
 
 from ..core import dtypes
 
-PURE = os.environ.get("TENSORWIRE_PURE", "0") not in ("", "0")
+
+def _is_pure() -> bool:
+    """Whether the twins are used: by request, or because the pure wheel has no extension."""
+    if os.environ.get("TENSORWIRE_PURE", "0") not in ("", "0"):
+        return True
+    try:
+        importlib.import_module("tensorwire._native")
+    except ModuleNotFoundError as error:
+        # An extension that is there and cannot be loaded is an error to see, not a reason to be slow.
+        if error.name != "tensorwire._native":
+            raise
+        return True
+    return False
+
+
+PURE = _is_pure()
 
 if TYPE_CHECKING or not PURE:
     from .._native import (
@@ -84,6 +101,7 @@ else:
     from .reference.tfrecord import frame, frame_chain, frame_find, frame_list, frame_scan, frames
     from .reference.typed_vals import typed_vals
 
+# Kernels need the dtype table, but dtypes are defined only once, in core.dtypes.
 for _row in dtypes.TABLE:
     register_dtype(
         _row.numpy,

@@ -1,13 +1,15 @@
-"""LevelDB tables: sorted keys and values in blocks, as TensorFlow keeps the index of a checkpoint.
+"""LevelDB tables: sorted keys and values in blocks, the format of a TensorFlow checkpoint's index.
 
-    block | type | crc, block | type | crc, ...    the data, then the metaindex (empty), then the index
-    footer of 48 bytes                              handles of the metaindex and the index, zeros, magic
+    block | type | crc, block | type | crc, ...  data blocks, metaindex (empty), index
+    footer of 48 bytes                           handles of metaindex and index, zeros, magic
 
-A block is a run of entries and then its restarts; an entry says how much of its key is that of the
-key before. The index has an entry for each data block: a key that is not below its last one, and
-its handle (offset, size). Every block is checked against its CRC before anything in it is believed,
-and blocks must follow each other without a gap, so no handle can lead back, or to the same block
-twice.
+1. A block is a sequence of entries, followed by the offsets of its restarts. An entry stores how many
+   bytes its key shares with the previous key. At a restart it shares none.
+2. The index has an entry for each data block: a key that is not less than the last key of the block,
+   and the handle (offset, size) of the block.
+3. The CRC of every block is checked before its content is used.
+4. Blocks must follow each other without gaps, so that no handle can lead back, or to the same block
+   twice.
 """
 
 from __future__ import annotations
@@ -30,16 +32,14 @@ FORMAT = "table"
 MAGIC = bytes.fromhex("57fb808b247547db")
 FOOTER = 48
 TRAILER = 5
-"""Behind each block: one byte for its type, four for its CRC."""
+"""Bytes after each block: one for its type, four for its CRC."""
 PLAIN, SNAPPY = 0, 1
 LARGEST = 64 << 20
-"""Bytes of one block, unpacked. TensorFlow's have 256 KiB."""
+"""Bytes of the largest block, uncompressed. TensorFlow's have 256 KiB."""
 EXPANSION, LEAST = 64, 16 << 20
-"""How many times the size of their block keys may take when they are written out in full, once that
-is more than so many bytes.
-"""
+"""The full keys of a block may take EXPANSION times its size, or LEAST bytes if that is more."""
 _BLOCK, _RESTARTS = 256 << 10, 16
-"""TensorFlow's block size, and how many keys share prefixes before one is written whole."""
+"""TensorFlow's block size, and the number of keys between restarts."""
 
 
 class Handle(NamedTuple):
@@ -48,35 +48,38 @@ class Handle(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """What is in a block, unpacked, and which keys may be in it."""
+    """The uncompressed content of a block, and the range of keys that it may contain."""
 
     data: Any
     offset: int
-    """Where it is in the table."""
+    """Where the block is in the table."""
     packed: bool
-    """Whether it was compressed, so that a place in `data` is none in the table."""
+    """Whether the block was compressed, so that offsets in `data` are not offsets in the table."""
     above: bytes | None = None
+    """All keys are greater than this one."""
     upto: bytes = b""
+    """No key is greater than this one."""
 
     @property
     def room(self) -> int:
-        """How many bytes its keys may have, each written out in full."""
+        """The bytes that the full keys may have together."""
         return max(EXPANSION * len(self.data), LEAST)
 
-    def fault(self, status: int, at: int, format: str = FORMAT) -> DecodeError:
-        """The error for a kernel's status at a place in `data`."""
-        return problem(status, self.offset if self.packed else self.offset + at, format)
+    def fault(self, status: int, offset: int, format: str = FORMAT) -> DecodeError:
+        """Return the error for a kernel's status code at an offset in `data`."""
+        return problem(status, self.offset if self.packed else self.offset + offset, format)
 
     def check(self, first: bytes, last: bytes) -> None:
-        """That the keys are those that the index of the table has here."""
+        """Raise DecodeError if the first or last key is outside the range of the index."""
         if (self.above is not None and first <= self.above) or last > self.upto:
             raise DecodeError(
-                "the blocks of a table are not in the order of its index", offset=self.offset
+                "the keys of a block are outside the range in the index of the table",
+                offset=self.offset,
             )
 
 
 class TableBlock(NamedTuple):
-    """A block's keys, in full and one after the other, and where the values lie in its contents."""
+    """The full keys of a block, concatenated, and where the values lie in its contents."""
 
     contents: Contents
     keys: bytes
@@ -96,7 +99,7 @@ class TableBlock(NamedTuple):
 
 
 def is_table(tail: Any) -> bool:
-    """Whether the last bytes of a file are those of a table.
+    """Return whether the last bytes of a file are those of a table.
 
     >>> is_table(write([(b"", b"x")])[-8:])
     True
@@ -105,7 +108,9 @@ def is_table(tail: Any) -> bool:
 
 
 def size_of(tail: Any) -> int:
-    """How long a table is by its footer, the last 48 bytes: it may lie behind something else.
+    """Return the size of a table, given its footer (the last 48 bytes).
+
+    Other data may precede the table in a file.
 
     >>> table = write([(b"a", b"1"), (b"b", b"2")])
     >>> size_of(table[-48:]) == len(table)
@@ -116,15 +121,16 @@ def size_of(tail: Any) -> int:
 
 
 def contents(data: Any, format: str = FORMAT) -> Iterator[Contents]:
-    """What is in the data blocks of a table, in order, each checked against its CRC; DecodeError
-    for anything that is not as it should be.
+    """Yield the contents of the data blocks of a table in order, each checked against its CRC.
 
-    Whoever reads the keys in one has to `check` them."""
+    Raises DecodeError if the table is not valid. The caller must `check` the keys of each block.
+    """
     view = flat(data)
     try:
         if len(view) < FOOTER:
             raise TruncatedError(
-                f"a table of {len(view)} bytes; its footer alone has {FOOTER}", offset=len(view)
+                f"a table of {len(view)} bytes is shorter than its footer of {FOOTER}",
+                offset=len(view),
             )
         meta, index = _footer(bytes(view[-FOOTER:]), len(view) - FOOTER)
         if (
@@ -132,89 +138,92 @@ def contents(data: Any, format: str = FORMAT) -> Iterator[Contents]:
             or meta.offset + meta.size + TRAILER != index.offset
         ):
             raise DecodeError(
-                "the index of a table is not where its footer says", offset=len(view) - FOOTER
+                "the index of the table does not end where the footer begins",
+                offset=len(view) - FOOTER,
             )
         block(_contents(view, meta))
         guide = block(_contents(view, index))
-        at, above = 0, None
+        position, above = 0, None
         for i in range(len(guide)):
-            handle, upto = _handle(guide, i, at, meta.offset), guide.key(i)
+            handle, upto = _handle(guide, i, position, meta.offset), guide.key(i)
             yield _contents(view, handle)._replace(above=above, upto=upto)
-            at, above = handle.offset + handle.size + TRAILER, upto
-        if at != meta.offset:
+            position, above = handle.offset + handle.size + TRAILER, upto
+        if position != meta.offset:
             raise DecodeError(
-                f"the blocks of a table end at {at}, and its metaindex begins at {meta.offset}",
-                offset=at,
+                f"the blocks of the table end at byte {position}, but its metaindex begins at"
+                f" {meta.offset}",
+                offset=position,
             )
     except DecodeError as error:
-        error.format = format  # whatever the block was packed with
+        # Errors of a compressed block have the format "snappy", which means nothing to the caller.
+        error.format = format
         raise
 
 
 def block(contents: Contents, format: str = FORMAT) -> TableBlock:
-    """The keys of a block."""
-    status, at, keys, *rest = kernels.table_block(contents.data, contents.room)
+    """Return the keys of a block."""
+    status, offset, keys, *rest = kernels.table_block(contents.data, contents.room)
     if keys is None:
-        raise contents.fault(status, at, format)
+        raise contents.fault(status, offset, format)
     return TableBlock(contents, keys, *rest)
 
 
 def first(contents: Contents, format: str = FORMAT) -> tuple[bytes, bytes]:
-    """The first key of a block and its value, without the others."""
-    data, at = contents.data, 0
+    """Return the first key of a block and its value, without reading the others."""
+    data, offset = contents.data, 0
     try:
-        shared, at = read_varint(data, at, len(data))
-        key, at = read_varint(data, at, len(data))
-        value, at = read_varint(data, at, len(data))
+        shared, offset = read_varint(data, offset, len(data))
+        key, offset = read_varint(data, offset, len(data))
+        value, offset = read_varint(data, offset, len(data))
     except Fault as fault:
         raise contents.fault(fault.status, fault.offset, format) from None
-    if shared or key + value > len(data) - at:
+    if shared or key + value > len(data) - offset:
         raise contents.fault(TRUNCATED, 0, format)
-    return bytes(data[at : at + key]), bytes(data[at + key : at + key + value])
+    return bytes(data[offset : offset + key]), bytes(data[offset + key : offset + key + value])
 
 
 def blocks(data: Any, format: str = FORMAT) -> Iterator[TableBlock]:
-    """The data blocks of a table, in order."""
-    for one in contents(data, format):
-        found = block(one, format)
-        if not len(found):
-            raise DecodeError("an empty block in a table", format=format, offset=one.offset)
+    """Yield the data blocks of a table in order."""
+    for content in contents(data, format):
+        table_block = block(content, format)
+        if not len(table_block):
+            raise DecodeError("the table has an empty block", format=format, offset=content.offset)
         try:
-            one.check(found.key(0), found.key(len(found) - 1))
+            content.check(table_block.key(0), table_block.key(len(table_block) - 1))
         except DecodeError as error:
             raise error.add(format=format) from None
-        yield found
+        yield table_block
 
 
 def items(data: Any, format: str = FORMAT) -> Iterator[tuple[bytes, bytes]]:
-    """All keys and values.
+    """Yield all keys and values.
 
     >>> list(items(write([(b"", b"header"), (b"layer/a", b"1"), (b"layer/b", b"2")])))
     [(b'', b'header'), (b'layer/a', b'1'), (b'layer/b', b'2')]
     """
-    for one in blocks(data, format):
-        for i in range(len(one)):
-            yield one.key(i), one.value(i)
+    for table_block in blocks(data, format):
+        for i in range(len(table_block)):
+            yield table_block.key(i), table_block.value(i)
 
 
 def _footer(tail: bytes, base: int) -> tuple[Handle, Handle]:
     if len(tail) != FOOTER or not is_table(tail):
         raise DecodeError(
-            "no table: the magic at its end is missing",
+            "not a LevelDB table: wrong magic bytes at the end",
             format=FORMAT,
             offset=base + max(len(tail) - len(MAGIC), 0),
         )
-    numbers, at = [], 0
+    numbers, offset = [], 0
     try:
         for _ in range(4):
-            number, at = read_varint(tail, at, FOOTER - len(MAGIC))
+            number, offset = read_varint(tail, offset, FOOTER - len(MAGIC))
             numbers.append(number)
     except Fault as fault:
         raise problem(fault.status, base + fault.offset, FORMAT) from None
     handles = Handle(*numbers[:2]), Handle(*numbers[2:])
     if _foot(*handles) != tail:
         raise DecodeError(
-            "the footer of a table has more than two handles and the magic",
+            "the footer of the table has bytes other than two handles, zeros and the magic",
             format=FORMAT,
             offset=base,
         )
@@ -226,20 +235,20 @@ def _foot(meta: Handle, index: Handle) -> bytes:
     return handles + bytes(FOOTER - len(MAGIC) - len(handles)) + MAGIC
 
 
-def _handle(guide: TableBlock, i: int, at: int, stop: int) -> Handle:
-    """The handle in an entry of the index, which must be that of the next block."""
+def _handle(guide: TableBlock, i: int, expected: int, stop: int) -> Handle:
+    """Return the handle in an entry of the index. It must be that of the next block."""
     value = guide.value(i)
     try:
         offset, after = read_varint(value, 0, len(value))
         size, after = read_varint(value, after, len(value))
     except Fault as fault:
         raise guide.contents.fault(fault.status, int(guide.starts[i]) + fault.offset) from None
-    if after != len(value) or offset != at or size > stop - at - TRAILER:
-        why = (
-            f"the index of a table has a block of {size} bytes at {offset}, where one should follow"
-            f" at {at}"
+    if after != len(value) or offset != expected or size > stop - expected - TRAILER:
+        message = (
+            f"the index of the table has a block of {size} bytes at {offset}, but the next block"
+            f" must begin at {expected} and end before {stop}"
         )
-        raise DecodeError(why, offset=guide.contents.offset)
+        raise DecodeError(message, offset=guide.contents.offset)
     return Handle(offset, size)
 
 
@@ -247,7 +256,8 @@ def _contents(view: memoryview, handle: Handle) -> Contents:
     start, stop = handle.offset, handle.offset + handle.size
     if stop + TRAILER > len(view) - FOOTER:
         raise TruncatedError(
-            f"a block of {handle.size} bytes, and the table ends at {len(view)}", offset=start
+            f"a block of {handle.size} bytes runs past the end of the table at {len(view)}",
+            offset=start,
         )
     (stored,) = struct.unpack("<I", view[stop + 1 : stop + TRAILER])
     if mask(crc32c(view[start : stop + 1])) != stored:
@@ -260,11 +270,11 @@ def _contents(view: memoryview, handle: Handle) -> Contents:
             raise error.add(base=start) from None
     elif kind != PLAIN:
         raise DecodeError(
-            f"a block of the unknown type {kind}; plain ({PLAIN}) and Snappy ({SNAPPY}) are known",
+            f"unknown block type {kind}: supported are plain ({PLAIN}) and Snappy ({SNAPPY})",
             offset=stop,
         )
     if len(data) > LARGEST:
-        raise LimitError(f"a block of {len(data)} bytes; the limit is {LARGEST}", offset=start)
+        raise LimitError(f"a block has {len(data)} bytes, and the limit is {LARGEST}", offset=start)
     return Contents(data, start, kind == SNAPPY)
 
 
@@ -273,8 +283,10 @@ def write(
     compress: Callable[[bytes], bytes] | None = None,
     block_size: int = _BLOCK,
 ) -> bytes:
-    """A table of these items, whose keys ascend: byte for byte what TensorFlow writes. `compress`
-    makes raw Snappy of every block.
+    """Return a table of items, byte for byte as TensorFlow writes it.
+
+    Keys must be in ascending order, else EncodeError is raised. `compress` returns raw Snappy for a
+    block.
 
     >>> len(write([]))
     74
@@ -286,9 +298,11 @@ def write(
     for key, value in items:
         if last is not None and key <= last:
             raise EncodeError(
-                f"the keys of a table must ascend, and {key!r:.60} comes after {last!r:.60}",
+                f"the keys of a table must be in ascending order, but {key!r:.60} follows"
+                f" {last!r:.60}",
                 format=FORMAT,
             )
+        # The index entry of a block needs the first key of the next one.
         if pending is not None and last is not None:
             guide.add(_separator(last, key), _place(pending))
             pending = None
@@ -306,7 +320,7 @@ def write(
 
 
 class _Writer:
-    """One block as it grows."""
+    """A block that is being written."""
 
     def __init__(self, interval: int) -> None:
         self._interval, self._out, self._restarts, self._last = interval, bytearray(), [0], b""
@@ -314,7 +328,7 @@ class _Writer:
 
     @property
     def size(self) -> int:
-        """With what comes behind it."""
+        """Bytes of the block, including the restarts."""
         return len(self._out) + 4 * len(self._restarts) + 4
 
     def add(self, key: bytes, value: bytes) -> None:
@@ -347,20 +361,23 @@ def _place(handle: Handle) -> bytes:
     return varint(handle.offset) + varint(handle.size)
 
 
-def _shared(one: bytes, other: bytes) -> int:
-    """How many bytes two keys begin with alike."""
-    most = min(len(one), len(other))
-    if one[:most] == other[:most]:
+def _shared(first: bytes, second: bytes) -> int:
+    """Return the length of the common prefix of two keys."""
+    most = min(len(first), len(second))
+    if first[:most] == second[:most]:
         return most
     low = 0
-    while most - low > 1:  # halving is quicker than a byte at a time
+    # A binary search with slices is faster in Python than a loop over bytes.
+    while most - low > 1:
         middle = (low + most) // 2
-        low, most = (middle, most) if one[:middle] == other[:middle] else (low, middle)
+        low, most = (middle, most) if first[:middle] == second[:middle] else (low, middle)
     return low
 
 
 def _separator(last: bytes, next: bytes) -> bytes:
-    """A short key that is not below the last of a block, and below the first of the next.
+    """Return a short key that is not less than `last` and less than `next`.
+
+    `last` is the last key of a block and `next` the first key of the next block.
 
     >>> _separator(b"layer_1/kernel", b"layer_5/bias"), _separator(b"abc", b"abcd")
     (b'layer_2', b'abc')
@@ -376,7 +393,7 @@ def _separator(last: bytes, next: bytes) -> bytes:
 
 
 def _successor(last: bytes) -> bytes:
-    """A short key that is not below the last one."""
+    """Return a short key that is not less than the last one."""
     for i, byte in enumerate(last):
         if byte != 0xFF:
             return last[:i] + bytes([byte + 1])

@@ -1,9 +1,8 @@
-"""Protobuf messages of which a little is read: varints, a walk over the fields of a message, and
-`MessageReader`, which takes fields by number and skips everything else.
+"""Protobuf messages: varints, iteration over fields, and `MessageReader` for partial reads.
 
-A SavedModel's graph may take hundreds of megabytes, of which its signatures need a few hundred
-bytes. So `MessageReader` reads a file through a small window that moves to where the next field is,
-and the number of fields that it looks at is bounded.
+`MessageReader` returns fields by number and skips all others. A SavedModel's graph may have
+hundreds of megabytes, of which the signatures are a few hundred bytes. So a file is read through a
+small window that moves to the next field, and the number of fields that are visited is bounded.
 """
 
 from __future__ import annotations
@@ -17,17 +16,18 @@ from .reference import protobuf as message
 from .status import BAD_UTF8, REPEATED, UNKNOWN_FIELD, problem
 
 varint = message.to_varint
-# For those who walk by themselves, because a Field for each would cost too much.
+# For callers that iterate over fields themselves, because a Field object for each is too slow.
 LEN, VARINT, Fault = message.LEN, message.VARINT, message.WireFault
 tag, length, skip, read_varint = message.tag, message.length, message.skip, message.varint
 
 Span = tuple[int, int]
-"""Where a message's bytes start and stop."""
+"""The (start, stop) of a message's bytes."""
 _WINDOW = 1 << 16
+"""Bytes of a file that are read at a time."""
 _DEPTH = 64
 """How deep messages may nest."""
 _FIELDS = 2
-"""For each of `Limits.names`, the fields that may be looked at."""
+"""Fields that may be visited for each of `Limits.names`."""
 
 
 class Field(NamedTuple):
@@ -41,33 +41,33 @@ class Field(NamedTuple):
 def fields(
     view: memoryview, format: str, start: int = 0, end: int | None = None
 ) -> Iterator[Field]:
-    """The fields of a message that has no kernel of its own, one by one, in the order of the bytes.
+    """Yield the fields of a message in the order of the bytes.
 
     >>> [(f.number, f.value) for f in fields(memoryview(b"\\x08\\x05\\x12\\x02ab"), "any")]
     [(1, 5), (2, (4, 6))]
     """
-    at, stop = start, len(view) if end is None else end
+    offset, stop = start, len(view) if end is None else end
     try:
-        while at < stop:
-            begin = at
-            number, wire, at = message.tag(view, at, stop)
+        while offset < stop:
+            begin = offset
+            number, wire, offset = message.tag(view, offset, stop)
             if wire == message.VARINT:
-                value, after = message.varint(view, at, stop)
+                value, after = message.varint(view, offset, stop)
                 yield Field(number, wire, value, begin)
             elif wire == message.LEN:
-                size, at = message.length(view, at, stop)
-                after = at + size
-                yield Field(number, wire, (at, after), begin)
+                size, offset = message.length(view, offset, stop)
+                after = offset + size
+                yield Field(number, wire, (offset, after), begin)
             else:
-                after = message.skip(view, at, stop, number, wire)
-                yield Field(number, wire, (at, after), begin)
-            at = after
+                after = message.skip(view, offset, stop, number, wire)
+                yield Field(number, wire, (offset, after), begin)
+            offset = after
     except message.WireFault as fault:
         raise problem(fault.status, fault.offset, format) from None
 
 
 class RangeReadable(Protocol):
-    """Bytes that can be read at any offset: see `storage.files`."""
+    """A source of bytes that can be read at any offset: see `storage.files`."""
 
     size: int
 
@@ -75,7 +75,7 @@ class RangeReadable(Protocol):
 
 
 class _Window:
-    """Bytes of a source by their place, as `fields` asks for them."""
+    """A source as an indexable sequence of bytes, for `fields`, which reads in order."""
 
     def __init__(self, source: RangeReadable) -> None:
         self._source, self._start, self._bytes = source, 0, b""
@@ -83,11 +83,13 @@ class _Window:
     def __len__(self) -> int:
         return self._source.size
 
-    def __getitem__(self, at: int) -> int:
-        place = at - self._start
+    def __getitem__(self, offset: int) -> int:
+        place = offset - self._start
         if not 0 <= place < len(self._bytes):
-            self._start, place = at, 0
-            self._bytes = bytes(self._source.read_at(at, min(_WINDOW, self._source.size - at)))
+            self._start, place = offset, 0
+            self._bytes = bytes(
+                self._source.read_at(offset, min(_WINDOW, self._source.size - offset))
+            )
         return self._bytes[place]
 
     def piece(self, start: int, stop: int) -> bytes:
@@ -97,7 +99,7 @@ class _Window:
 
 
 class MessageReader:
-    """The messages in a source."""
+    """A reader of messages in a source. It raises LimitError if it visits too many fields."""
 
     def __init__(self, source: RangeReadable, format: str, limits: Limits) -> None:
         self.format, self.size, self.limits = format, source.size, limits
@@ -107,15 +109,15 @@ class MessageReader:
         self._left = limits.names * _FIELDS
 
     def fields(self, span: Span) -> Iterator[Field]:
-        """All fields of a message, in the order of the bytes."""
+        """Yield all fields of a message in the order of the bytes."""
         for field in fields(cast(memoryview, self._view), self.format, *span):
             self._left -= 1
             if self._left < 0:
                 raise LimitError(
-                    f"more than {self.limits.names * _FIELDS:,} fields to look at;"
-                    " tw.Limits(names=...) allows more",
+                    f"more than {self.limits.names * _FIELDS:,} fields to read",
                     format=self.format,
                     offset=field.offset,
+                    hint="pass a larger Limits(names=...)",
                 )
             yield field
 
@@ -126,30 +128,33 @@ class MessageReader:
         many: Sequence[int] = (),
         numbers: Sequence[int] = (),
     ) -> dict[int, Any]:
-        """Fields by number: those of `once` as (start, stop) or None, those of `many` as a list of
-        them, those of `numbers` as int, 0 if they are not there. Whatever else the message has is
-        skipped: newer versions of TensorFlow may have added it."""
-        found: dict[int, Any] = (
+        """Return fields by number.
+
+        Fields in `once` are (start, stop) or None, those in `many` a list of (start, stop), those in
+        `numbers` int, 0 if missing. All other fields are skipped, because newer versions of
+        TensorFlow may add fields.
+        """
+        result: dict[int, Any] = (
             dict.fromkeys(once) | {number: [] for number in many} | dict.fromkeys(numbers, 0)
         )
         seen = set()
         for field in self.fields(span):
             number = field.number
-            if number not in found:
+            if number not in result:
                 continue
             if field.wire != (VARINT if number in numbers else LEN):
                 raise problem(UNKNOWN_FIELD, field.offset, self.format)
             if number in many:
-                found[number].append(field.value)
+                result[number].append(field.value)
                 continue
             if number in seen:
                 raise problem(REPEATED, field.offset, self.format)
             seen.add(number)
-            found[number] = field.value
-        return found
+            result[number] = field.value
+        return result
 
     def text(self, span: Span | None) -> str:
-        """A string; empty if it is not there."""
+        """Return a string, "" if the span is None. Raises DecodeError if it is not UTF-8."""
         if span is None:
             return ""
         try:
@@ -158,7 +163,7 @@ class MessageReader:
             raise problem(BAD_UTF8, span[0], self.format) from None
 
     def raw(self, span: Span) -> bytes:
-        """The bytes themselves."""
+        """Return the bytes of a span."""
         return (
             self._view.piece(*span)
             if isinstance(self._view, _Window)
@@ -166,22 +171,24 @@ class MessageReader:
         )
 
     def entries(self, spans: Sequence[Span]) -> dict[str, Span]:
-        """A map's entries. One without a value is one of an empty message, as protobuf has it."""
-        found: dict[str, Span] = {}
+        """Return the entries of a map. An entry without a value has an empty message."""
+        result: dict[str, Span] = {}
         for span in spans:
             entry = self.take(span, once=(1, 2))
             key = self.text(entry[1])
-            if key in found:
+            if key in result:
                 raise DecodeError(
-                    f"the name {key!r:.60} stands twice", format=self.format, offset=span[0]
+                    f"the name {key!r:.60} appears twice", format=self.format, offset=span[0]
                 )
-            found[key] = entry[2] or (span[1], span[1])
-        return found
+            result[key] = entry[2] or (span[1], span[1])
+        return result
 
     def deeper(self, depth: int, span: Span) -> int:
-        """One level further down; too many of them are an error, and not the end of the stack."""
+        """Return depth + 1. Raises LimitError before nested messages can exhaust the stack."""
         if depth >= _DEPTH:
             raise LimitError(
-                f"messages nested more than {_DEPTH} deep", format=self.format, offset=span[0]
+                f"messages are nested more than {_DEPTH} levels deep",
+                format=self.format,
+                offset=span[0],
             )
         return depth + 1

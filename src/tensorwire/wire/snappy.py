@@ -1,6 +1,4 @@
-"""Raw Snappy blocks, read without any package: old checkpoints and compressed record files are full
-of them.
-"""
+"""Raw Snappy blocks, as in old checkpoints and compressed record files. Reading needs no package."""
 
 from __future__ import annotations
 
@@ -13,18 +11,20 @@ from .reference.protobuf import WireFault
 from .status import TRUNCATED, problem
 
 LARGEST = (1 << 32) - 1
-"""What the length at the start of a block can say at most."""
+"""The largest length that a block can have in its header."""
 
 
 def decode(data: Any, limit: int = LARGEST) -> bytes:
-    """The data of one block, which may have at most `limit` bytes.
+    """Return the data of one block. Raises LimitError if it has more than `limit` bytes.
 
-    >>> decode(b"\\x0a\\x08abc\\x0d\\x03")  # ten bytes: "abc", then seven from three bytes ago
+    The example is ten bytes: "abc", then a copy of seven bytes from three bytes back.
+
+    >>> decode(b"\\x0a\\x08abc\\x0d\\x03")
     b'abcabcabca'
     >>> decode(b"\\x09\\x08abc\\x0d\\x03")
     Traceback (most recent call last):
-    tensorwire._errors.DecodeError: more data than the length at the start says (format snappy, byte
-    5)
+    tensorwire._errors.DecodeError: the data is longer than the length at the start of the block
+    (format snappy, byte 5)
     """
     status, offset, out = kernels.snappy_decode(data, limit)
     if out is None:
@@ -33,7 +33,7 @@ def decode(data: Any, limit: int = LARGEST) -> bytes:
 
 
 def size(data: Any) -> int | None:
-    """How many bytes a block says that it becomes; None if it says nothing sound.
+    """Return the size of the data according to the header of a block; None if it is not valid.
 
     >>> size(b"\\x0a\\x08abc\\x0d\\x03"), size(b"\\xff")
     (10, None)
@@ -46,25 +46,25 @@ def size(data: Any) -> int | None:
 
 
 def longest(size: int) -> int:
-    """The longest block that a compressor makes of so much data."""
+    """Return the size of the longest block that a compressor writes for `size` bytes of data."""
     return 32 + size + size // 6
 
 
 def prefix(data: Any, whole: int, count: int) -> bytes:
-    """The first `count` bytes of a block of `whole` bytes, as far as `data`, its beginning, has
-    them; nothing if it is no Snappy.
+    """Return the first `count` bytes of data of a block, or fewer if `data` is cut off.
 
-    Not a kernel, as only a dozen bytes are wanted, to see what a file is.
+    `data` is the beginning of a block of `whole` bytes. Returns b"" if it is not Snappy. There is
+    no kernel for this, because a few bytes are enough to identify a file.
 
     >>> prefix(b"\\x0a\\x08abc\\x0d", 7, 4)
     b'abc'
     """
     view, out = flat(data), bytearray()
     try:
-        size, at = twin.head(view, whole, LARGEST)
+        size, start = twin.head(view, whole, LARGEST)
         if whole > longest(size):
             return b""
-        twin.expand(view, at, size, out, count)
+        twin.expand(view, start, size, out, count)
     except WireFault as fault:
         if fault.status != TRUNCATED:
             return b""

@@ -1,5 +1,6 @@
-"""What can be wrong with a protobuf message or a record, in words; the numbers are those of
-native/src/protobuf.h.
+"""Status codes of the kernels and their error messages.
+
+The numbers are those of native/src/protobuf.h.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ BAD_RESTARTS, BAD_PREFIX, KEY_ORDER, TOO_LARGE, NO_DTYPE, NO_SHARD, WRONG_SIZE =
 PROBLEMS = {
     TRUNCATED: "a field or number runs past the end",
     BAD_VARINT: "a varint is longer than 64 bits",
-    BAD_TAG: "this is no protobuf tag",
-    UNKNOWN_FIELD: "a field that this message does not have, or not in this wire type",
-    REPEATED: "a field that may stand once stands twice: are these two messages joined?",
+    BAD_TAG: "invalid protobuf tag",
+    UNKNOWN_FIELD: "unknown field number, or wrong wire type for this field",
+    REPEATED: "a singular field appears twice: are these two concatenated messages?",
     NEGATIVE_DIM: "a dimension is negative",
     TOO_MANY_DIMS: "more than 254 dimensions",
     BAD_UTF8: "a name is not UTF-8",
@@ -34,40 +35,39 @@ PROBLEMS = {
     TOO_FEW: "too few values for the shape",
     TOO_MANY: "more values than the shape holds",
     BAD_BOOL: "a bool is neither 0 nor 1",
-    MIXED_FIELDS: "something else stands between the strings",
-    BAD_GROUP: "a group does not close, or nests too deep",
+    MIXED_FIELDS: "another field appears between the strings",
+    BAD_GROUP: "a group is not closed, or nested too deep",
     NO_SPACE: "the buffer changed while it was being read",
-    WRONG_KIND: "a feature holds another kind of values than its column",
-    WRONG_LENGTH: "a feature holds more or fewer values than its column",
+    WRONG_KIND: "the values of a feature have another type than its column",
+    WRONG_LENGTH: "a feature has more or fewer values than its column",
     BAD_LENGTH_CRC: "the length of a record does not match its checksum",
     BAD_DATA_CRC: "the data of a record does not match its checksum",
     TOO_LONG: "a record is longer than the limit",
-    BAD_COPY: "a copy from before the start of the data",
-    OVERRUN: "more data than the length at the start says",
+    BAD_COPY: "a copy starts before the beginning of the data",
+    OVERRUN: "the data is longer than the length at the start of the block",
     OVER_LIMIT: "the data is longer than the limit",
-    BAD_OFFSET: "an offset points outside of the message",
-    WRONG_MESSAGE: "this is not one of Arrow's messages, or not one that is read here",
-    NESTED: "types nested more than 64 deep",
-    SHARED: "more is said than the message has room for: its parts are used again and again",
+    BAD_OFFSET: "an offset points outside the message",
+    WRONG_MESSAGE: "not an Arrow message, or not a supported kind of message",
+    NESTED: "types are nested more than 64 levels deep",
+    SHARED: "the message refers to the same parts so often that it expands beyond its size",
     BAD_LAYOUT: (
-        "a length is negative, or a buffer lies outside of the message's body or inside of"
-        " another one"
+        "a length is negative, or a buffer lies outside the message's body or overlaps another one"
     ),
-    BAD_JSON: "not JSON: something else should stand here",
-    BAD_NUMBER: "no number, or not one that JSON has",
-    NOT_INTEGER: "a number with a point or an exponent where only integers are",
-    NOT_BOOL: "neither true nor false",
-    RAGGED: "ragged lists: this one is longer or shorter than those before it",
-    WRONG_SHAPE: "the lists are not those of the shape",
-    MIXED_DEPTH: "lists and numbers side by side",
-    TOO_DEEP: "lists and objects nested too deep",
-    BAD_RESTARTS: "the restarts of a block are not where its entries begin",
-    BAD_PREFIX: "a key shares more with the one before it than that has",
-    KEY_ORDER: "the keys of a table do not ascend",
-    TOO_LARGE: "a shape is larger than any memory",
-    NO_DTYPE: "no dtype has this number",
-    NO_SHARD: "a tensor is in a data file that there is not",
-    WRONG_SIZE: "a tensor has more or fewer bytes than its shape",
+    BAD_JSON: "not JSON: unexpected character",
+    BAD_NUMBER: "not a JSON number",
+    NOT_INTEGER: "expected an integer, found a number with a fraction or an exponent",
+    NOT_BOOL: "expected true or false",
+    RAGGED: "ragged lists: this list is longer or shorter than those before it",
+    WRONG_SHAPE: "the nested lists do not match the shape",
+    MIXED_DEPTH: "lists and numbers at the same depth",
+    TOO_DEEP: "lists and objects are nested too deep",
+    BAD_RESTARTS: "the restart offsets of a block do not match its entries",
+    BAD_PREFIX: "a key shares a longer prefix with the previous key than that key has",
+    KEY_ORDER: "the keys of a table are not in ascending order",
+    TOO_LARGE: "a shape is too large: its size exceeds 2**63 bytes",
+    NO_DTYPE: "unknown dtype number",
+    NO_SHARD: "a tensor refers to a data file that does not exist",
+    WRONG_SIZE: "the size of a tensor does not match its shape and dtype",
 }
 
 _KINDS = {
@@ -80,10 +80,10 @@ _KINDS = {
 }
 
 MAX_MESSAGE = (1 << 31) - 1
-"""Protobuf's ceiling, and TensorFlow's: it crashes above."""
+"""The largest protobuf message. TensorFlow crashes on larger ones."""
 
 
 def problem(status: int, offset: int, format: str) -> DecodeError:
-    """The error for a kernel's status."""
+    """Return the error for the status code of a kernel."""
     kind = _KINDS.get(status, DecodeError)
     return kind(PROBLEMS[status], format=format, offset=offset)

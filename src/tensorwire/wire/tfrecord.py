@@ -1,5 +1,6 @@
-"""The framing of TFRecord: `u64 length | u32 masked crc of the length | data | u32 masked crc of
-the data`, little-endian.
+"""TFRecord framing, little-endian:
+
+u64 length | u32 masked crc of the length | data | u32 masked crc of the data
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ HEADER, FOOTER = 12, 4
 
 
 def header(length: int) -> bytes:
-    """What stands before a record.
+    """Return the header of a record of `length` bytes.
 
     >>> header(3).hex()
     '0300000000000000b099490e'
@@ -25,7 +26,7 @@ def header(length: int) -> bytes:
 
 
 def footer(chunks: Iterable[Any]) -> bytes:
-    """What stands behind it."""
+    """Return the footer of a record whose data is these chunks."""
     crc = 0
     for chunk in chunks:
         crc = crc32c(chunk, crc)
@@ -33,7 +34,7 @@ def footer(chunks: Iterable[Any]) -> bytes:
 
 
 def length(head: bytes) -> int:
-    """The length that a header gives, once its checksum holds."""
+    """Return the length in a header. Raises ChecksumError if its checksum does not match."""
     size, crc = struct.unpack("<QI", head)
     if mask(crc32c(head[:8])) != crc:
         raise ChecksumError(
@@ -43,7 +44,7 @@ def length(head: bytes) -> int:
 
 
 def is_header(head: bytes) -> bool:
-    """Whether bytes begin with the header of a record.
+    """Return whether bytes start with a valid record header.
 
     >>> is_header(header(3)), is_header(b"PK")
     (True, False)
@@ -54,12 +55,12 @@ def is_header(head: bytes) -> bool:
 
 
 def length_at(data: Any, offset: int) -> int:
-    """The length in a header that is known to hold."""
+    """Return the length in the header at an offset, whose checksum was verified before."""
     return int.from_bytes(bytes(data[offset : offset + 8]), "little")
 
 
 def check(data: Any, foot: bytes) -> None:
-    """Whether the data is what was written."""
+    """Raise ChecksumError if the data does not match the checksum in the footer."""
     if mask(crc32c(data)) != struct.unpack("<I", foot)[0]:
         raise ChecksumError(
             "the data of a record does not match its checksum", format="tfrecord", offset=HEADER

@@ -1,9 +1,8 @@
-"""Thrift's compact protocol, which Parquet's headers are written in: reading only, and as the C++
-library reads it.
+"""Thrift's compact protocol, in which Parquet's headers are written. Reading only.
 
-A struct has fields by numbers, each with its type. A shape says which fields are known: of a list
-it says what is in it, which must be what the bytes say, because the library does not look. What is
-not known, or of another type, is skipped.
+A struct has numbered fields, each with its type. A `Shape` describes the fields to return; other
+fields, and fields of another type, are skipped, as in the C++ library. The element type of a list
+must be the one in the shape. The C++ library does not check that, so a wrong one is refused here.
 """
 
 from __future__ import annotations
@@ -14,57 +13,58 @@ from .._errors import DecodeError, TruncatedError
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
 Shape = dict[int, Any]
-"""Field number -> its type, the shape of a struct, or [type or shape] of a list."""
+"""Field number -> its type, the shape of a struct, or [type or shape] of the elements of a list."""
 _DEPTH = 32
+"""How deep structs and lists may nest."""
 
 
 class ThriftReader:
-    """Goes through bytes from their beginning; `base` is where that is in the whole input."""
+    """A reader of consecutive structs. `base` is where `data` begins in the whole input."""
 
     def __init__(self, data: memoryview, base: int = 0) -> None:
-        self.data, self.at, self._base = data, 0, base
+        self.data, self.offset, self._base = data, 0, base
 
     def struct(self, shape: Shape, depth: int = 0) -> dict[int, Any]:
-        """The fields that the shape knows.
+        """Return the fields of a struct that are in the shape, by number.
 
         >>> ThriftReader(memoryview(bytes([0x15, 0x06, 0x18, 1, 65, 0]))).struct({1: I32})
         {1: 3}
         """
         if depth > _DEPTH:
-            raise self._bad("structs nested too deep")
-        found: dict[int, Any] = {}
+            raise self._bad("structs are nested too deep")
+        fields: dict[int, Any] = {}
         number = 0
         while kind := (head := self._byte()) & 15:
             number = number + (head >> 4) if head >> 4 else self._zigzag()
-            wanted = shape.get(number)
-            if kind == STRUCT and isinstance(wanted, dict):
-                found[number] = self.struct(wanted, depth + 1)
-            elif kind == LIST and isinstance(wanted, list):
-                found[number] = self._list(wanted[0], depth + 1)
-            elif kind == wanted:
-                found[number] = self._value(kind, depth)
+            expected = shape.get(number)
+            if kind == STRUCT and isinstance(expected, dict):
+                fields[number] = self.struct(expected, depth + 1)
+            elif kind == LIST and isinstance(expected, list):
+                fields[number] = self._list(expected[0], depth + 1)
+            elif kind == expected:
+                fields[number] = self._value(kind, depth)
             elif kind not in (TRUE, FALSE):
                 self._value(kind, depth)
-        return found
+        return fields
 
-    def _list(self, inside: Any, depth: int) -> list[Any]:
+    def _list(self, element: Any, depth: int) -> list[Any]:
         kind, count = self._head()
-        wanted = STRUCT if isinstance(inside, dict) else inside
-        if count and kind != wanted:
-            raise self._bad(f"a list of the type {kind} where Parquet has {wanted}")
-        if isinstance(inside, dict):
-            return [self.struct(inside, depth) for _ in range(count)]
+        expected = STRUCT if isinstance(element, dict) else element
+        if count and kind != expected:
+            raise self._bad(f"a list has elements of type {kind}, expected type {expected}")
+        if isinstance(element, dict):
+            return [self.struct(element, depth) for _ in range(count)]
         return [self._value(kind, depth) for _ in range(count)]
 
     def _head(self) -> tuple[int, int]:
         head = self._byte()
         count = self._varint() if head >> 4 == 15 else head >> 4
-        if count > len(self.data) - self.at:
-            raise self._bad(f"a list of {count} in {len(self.data) - self.at} bytes")
+        if count > len(self.data) - self.offset:
+            raise self._bad(f"a list of {count} elements in {len(self.data) - self.offset} bytes")
         return head & 15, count
 
     def _value(self, kind: int, depth: int) -> Any:
-        """A value of a type, whatever it is for."""
+        """Return a value of a type, or skip it: the elements of a list are not returned."""
         if kind in (I16, I32, I64):
             return self._zigzag()
         if kind == BINARY:
@@ -76,25 +76,23 @@ class ThriftReader:
         if kind == STRUCT:
             return self.struct({}, depth + 1)
         if kind in (LIST, SET) and depth < _DEPTH:
-            inside, count = self._head()
+            element_kind, count = self._head()
             for _ in range(count):
-                self._value(inside, depth + 1)
+                self._value(element_kind, depth + 1)
             return None
-        raise self._bad(
-            f"a value of the type {kind}, which Parquet does not use, or nested too deep"
-        )
+        raise self._bad(f"a value of type {kind}, which Parquet does not use, or nested too deep")
 
     def _byte(self) -> int:
-        if self.at >= len(self.data):
+        if self.offset >= len(self.data):
             raise TruncatedError("a header runs past the end", offset=self._base + len(self.data))
-        self.at += 1
-        return self.data[self.at - 1]
+        self.offset += 1
+        return self.data[self.offset - 1]
 
     def _take(self, count: int) -> memoryview:
-        if count > len(self.data) - self.at:
+        if count > len(self.data) - self.offset:
             raise TruncatedError("a header runs past the end", offset=self._base + len(self.data))
-        self.at += count
-        return self.data[self.at - count : self.at]
+        self.offset += count
+        return self.data[self.offset - count : self.offset]
 
     def _varint(self) -> int:
         value = 0
@@ -110,4 +108,4 @@ class ThriftReader:
         return value >> 1 ^ -(value & 1)
 
     def _bad(self, why: str) -> DecodeError:
-        return DecodeError(why, offset=self._base + min(self.at, len(self.data)))
+        return DecodeError(why, offset=self._base + min(self.offset, len(self.data)))

@@ -1,8 +1,7 @@
-"""`diff`: what is different between two tensor files of any format, tensor by tensor, without
-having both in memory.
+"""Comparison of two tensor files of any format, tensor by tensor, without reading both into memory.
 
-values      two tensors of one name: how many elements differ, and by how much
-result      what was found, as a table or JSON
+values      compares two tensors: how many elements differ, and by how much
+result      the differences, as a table or JSON
 """
 
 from __future__ import annotations
@@ -30,44 +29,45 @@ def diff(
     format: str | tuple[str, ...] | None = None,
     limits: Limits | None = None,
 ) -> Differences:
-    """What `b` has that `a` has not: tensors that are missing or extra, and for each other one its
-    shape, dtype, kind and values.
+    """Compares two tensor files, and returns the `Differences`: tensors that are missing or extra,
+    and for all others the differences in shape, dtype, kind and values.
 
-    `a` and `b` are whatever `tw.open` takes, each in its own format. `rename` gives the names of
-    `a` the form that they have in `b` (rules as those of `tw.convert`). Without a tolerance two
-    tensors are equal if they are so to the bit. With `atol` or `rtol` only values count (|a - b| <=
-    atol + rtol * max(|a|, |b|), and NaN equals NaN), whatever their dtypes are.
+    `a` and `b` are anything that `tw.open` takes, and may have different formats. `rename` maps the
+    names of `a` to those of `b`, with the rules of `tw.convert`. Without a tolerance, tensors must
+    be equal bit for bit. With `atol` or `rtol` only values are compared, whatever the dtypes: |a -
+    b| <= atol + rtol * max(|a|, |b|), and NaN equals NaN.
 
-    >>> import numpy as np
-    >>> from tensorwire import dumps
-    >>> found = diff(dumps({"w": np.float32([1, 2, 3]), "b": np.zeros(2)}), dumps({"w":
-    ...     np.float32([1, 2, 3.5])}))
-    >>> found.equal, found.missing, found.tensors[0].unequal, found.tensors[0].max_abs
+    Raises `DecodeError` for damaged files, `SchemaError` if `rename` does not fit the names, and
+    ValueError for a negative tolerance.
+
+    >>> import numpy as np, tensorwire as tw
+    >>> a = tw.dumps({"w": np.float32([1, 2, 3]), "b": np.zeros(2)})
+    >>> b = tw.dumps({"w": np.float32([1, 2, 3.5])})
+    >>> result = tw.diff(a, b)
+    >>> result.equal, result.missing, result.tensors[0].unequal, result.tensors[0].max_abs
     (False, ['b'], 1, 0.5)
     """
     tolerance = None if atol is None and rtol is None else Tolerance(atol or 0.0, rtol or 0.0)
     if tolerance is not None and not (tolerance.atol >= 0 and tolerance.rtol >= 0):
-        raise ValueError("atol= and rtol= are not negative")
+        raise ValueError(f"atol= and rtol= must not be negative, not {atol!r} and {rtol!r}")
     with (
         lazy.open_file(a, format, limits=limits) as left,
         lazy.open_file(b, format, limits=limits) as right,
     ):
         names = _renamed(list(left), rename, left.path)
         tensors = []
-        for mine, theirs in names.items():
-            if theirs in right:
+        for name, other in names.items():
+            if other in right:
                 try:
-                    tensors.append(compare(left[mine], right[theirs], tolerance))
+                    tensors.append(compare(left[name], right[other], tolerance))
                 except TensorwireError as error:
-                    raise error.add(tensor=mine) from None
-        known = set(names.values())
-        gone, new = (
-            [one for one, other in names.items() if other not in right],
-            [name for name in right if name not in known],
-        )
+                    raise error.add(tensor=name) from None
+        expected = set(names.values())
+        missing = [name for name, other in names.items() if other not in right]
+        extra = [name for name in right if name not in expected]
         values = _values(left.container, right.container)
         return Differences(
-            left.path, right.path, (left.format, right.format), gone, new, tensors, values
+            left.path, right.path, (left.format, right.format), missing, extra, tensors, values
         )
 
 
@@ -81,8 +81,8 @@ def _renamed(
 
 
 def _values(a: Container, b: Container) -> list[str]:
-    """Numbers and text of Python's that stand beside the tensors, where they are not the same;
-    formats that have none lose them.
+    """The names of Python numbers and texts next to the tensors that are not equal. Formats that
+    cannot hold such values lack them.
     """
     left, right = python_values(a), python_values(b)
     return [

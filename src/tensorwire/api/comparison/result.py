@@ -1,4 +1,4 @@
-"""What `diff` found."""
+"""The result of `diff`."""
 
 from __future__ import annotations
 
@@ -11,42 +11,46 @@ from ...core import display
 
 @dataclass(frozen=True)
 class TensorDifference:
-    """Two tensors of one name. True if they are different."""
+    """The comparison of a tensor of one file with that of the other. It is true if they differ."""
 
     name: str
     other: str
-    """What it is called in the second file."""
+    """The name in the second file."""
     problems: list[str]
-    """Of "kind", "dtype", "shape", "row lengths", "values", and "bits" for values that are equal
-    and yet not the same (-0.0 and 0.0).
+    """A list of "kind", "dtype", "shape", "row lengths", "values", and "bits" for values that are
+    equal but have different bits (-0.0 and 0.0).
     """
     kind: tuple[str, str]
     dtype: tuple[str, str]
     shape: tuple[tuple[int | None, ...], tuple[int | None, ...]]
     elements: int | None
-    """How many were compared; None if none has a counterpart, and so for what follows."""
+    """The number of elements that were compared. This and the following fields are None if the
+    tensors cannot be compared by element.
+    """
     unequal: int | None
     nans: int | None
-    """How many of those are NaN on one side only; None for strings, and so for what follows."""
+    """The number of unequal elements that are NaN on one side only. This and the following two
+    fields are None for strings.
+    """
     max_abs: float | None
     """The largest |a - b|."""
     max_rel: float | None
     """The largest |a - b| / max(|a|, |b|)."""
     exact: bool
-    """The same to the bit."""
+    """Whether the tensors are equal bit for bit."""
 
     def __bool__(self) -> bool:
         return bool(self.problems)
 
     def json(self) -> dict[str, Any]:
-        """Plain dicts and lists; infinity is the text "Infinity"."""
-        found = dict(vars(self))
+        """Returns plain dicts and lists; infinity is the text "Infinity"."""
+        fields = dict(vars(self))
         for key in ("kind", "dtype"):
-            found[key] = list(found[key])
-        found["shape"] = [list(shape) for shape in self.shape]
+            fields[key] = list(fields[key])
+        fields["shape"] = [list(shape) for shape in self.shape]
         for key in ("max_abs", "max_rel"):
-            found[key] = "Infinity" if found[key] == math.inf else found[key]
-        return found
+            fields[key] = "Infinity" if fields[key] == math.inf else fields[key]
+        return fields
 
     def cells(self) -> tuple[str, ...]:
         """A row of the table."""
@@ -70,43 +74,45 @@ def _two(a: str, b: str) -> str:
 
 def _both(kind: tuple[str, str], dtype: tuple[str, str]) -> str:
     a, b = (
-        what if one == "dense" else f"{one} {what}" for one, what in zip(kind, dtype, strict=True)
+        dtype if kind == "dense" else f"{kind} {dtype}"
+        for kind, dtype in zip(kind, dtype, strict=True)
     )
     return _two(a, b)
 
 
 @dataclass(frozen=True)
 class Differences:
-    """What is different between two files. `equal` says whether anything is; `json()` is for
-    machines, `str()` and `table()` for people.
+    """The differences between two files, returned by `tw.diff`. `equal` is True if there are none;
+    `json()` is for machines, `str()` and `table()` for people.
     """
 
     a: str | None
     b: str | None
     formats: tuple[str, str]
     missing: list[str]
-    """In the first file only."""
+    """The names of tensors that only the first file has."""
     extra: list[str]
-    """In the second only."""
+    """The names of tensors that only the second file has."""
     tensors: list[TensorDifference]
-    """All that both have."""
+    """The comparison of every tensor that both files have."""
     values: list[str]
-    """Numbers and text beside the tensors that are not the same."""
+    """The names of Python numbers and texts next to the tensors that are not equal."""
 
     @property
     def equal(self) -> bool:
         return not (self.missing or self.extra or self.values or any(self.tensors))
 
     def json(self) -> dict[str, Any]:
-        """Plain dicts and lists."""
-        found = {
+        """Returns plain dicts and lists."""
+        fields = {
             **vars(self),
             "formats": list(self.formats),
             "tensors": [tensor.json() for tensor in self.tensors],
         }
-        return {"equal": self.equal, **found}
+        return {"equal": self.equal, **fields}
 
     def rows(self, all: bool = False) -> list[tuple[str, ...]]:
+        """The rows of the table: of the tensors that differ, or of all."""
         rows = [tensor.cells() for tensor in self.tensors if all or tensor]
         rows += [(name, "missing", "", "", "", "", "") for name in self.missing] + [
             (name, "extra", "", "", "", "", "") for name in self.extra
@@ -114,7 +120,7 @@ class Differences:
         return rows + [(name, "other value", "", "", "", "", "") for name in self.values]
 
     def table(self, all: bool = False) -> str:
-        """The tensors that are different, or all, one a line."""
+        """The tensors that differ, or all, one on a line."""
         rows, head = self.rows(all), self.HEAD
         if not rows:
             return ""
@@ -129,10 +135,10 @@ class Differences:
 
     _repr_html_ = display.html
     HEAD: ClassVar = ("tensor", "difference", "dtype", "shape", "unequal", "max abs", "max rel")
-    """Titles of the columns of `rows`."""
+    """The titles of the columns of `rows`."""
 
     def shown(self, all: bool = False) -> str:
-        """The table, and a line that sums it up."""
+        """The table, and a summary line."""
         different = sum(map(bool, self.tensors))
         names = (
             f"{self.a or 'bytes'} ({self.formats[0]}) and {self.b or 'bytes'} ({self.formats[1]})"

@@ -1,4 +1,4 @@
-"""Two tensors: how many elements are not the same, and by how much. Dense ones are read and
+"""Comparison of two tensors: how many elements differ, and by how much. Dense tensors are read and
 compared in blocks.
 """
 
@@ -18,18 +18,18 @@ from ..lazy import LazyTensor
 from .result import TensorDifference
 
 BLOCK = 1 << 20
-"""Elements that are compared at a time: 8 MiB as float64."""
+"""The number of elements that are compared at a time: 8 MiB as float64."""
 
 
 class Tolerance(NamedTuple):
-    """|a - b| <= atol + rtol * max(|a|, |b|)"""
+    """The tolerance of a comparison: |a - b| <= atol + rtol * max(|a|, |b|)."""
 
     atol: float
     rtol: float
 
 
 class Tally:
-    """What the blocks of one tensor add up to."""
+    """The sum of the differences in all blocks of one tensor."""
 
     def __init__(self, tolerance: Tolerance | None) -> None:
         self._tolerance = tolerance
@@ -38,10 +38,9 @@ class Tally:
         self.exact = True
 
     def add(self, a: Array, b: Array) -> None:
-        """Two arrays of as many elements."""
+        """Compares two arrays with the same number of elements."""
         self.elements += a.size
-        same = a.dtype == b.dtype
-        if same and np.array_equal(_bytes(a), _bytes(b)):
+        if a.dtype == b.dtype and np.array_equal(_bytes(a), _bytes(b)):
             return
         self.exact = False
         left, right = _wide(a), _wide(b)
@@ -76,9 +75,7 @@ class Tally:
             self._differing(np.abs(a - b), np.maximum(np.abs(a), np.abs(b)), count)
 
     def _differing(self, gap: Array, size: Array, count: int) -> None:
-        """Elements that are not the same: how far they are from each other, and how large the
-        larger one is.
-        """
+        """Counts elements that differ, by their distance and the larger absolute value."""
         self.unequal += count
         self.max_abs = max(self.max_abs, float(gap.max()))
         self.max_rel = max(self.max_rel, float(np.where(np.isinf(gap), 1.0, gap / size).max()))
@@ -93,7 +90,9 @@ class Tally:
 
 
 def distance(a: Array, b: Array) -> Array:
-    """|a - b| of 64-bit integers as float64; the difference is taken before it is rounded."""
+    """|a - b| of 64-bit integers as float64. The difference is exact before it is rounded: it is
+    computed modulo 2**64, and may be larger than the largest int64.
+    """
     left, right = a.astype(np.uint64), b.astype(np.uint64)
     return np.where(a > b, left - right, right - left).astype(np.float64)
 
@@ -103,7 +102,7 @@ def _bytes(array: Array) -> Array:
 
 
 def _wide(array: Array) -> Array:
-    """In a type that NumPy computes in, and that holds every value."""
+    """The array in a dtype that NumPy computes in, and that holds every value."""
     row = dtypes.of(array.dtype)
     if row.numpy.kind == "c":
         return array.astype(np.complex128)
@@ -113,7 +112,7 @@ def _wide(array: Array) -> Array:
 
 
 def compare(a: LazyTensor, b: LazyTensor, tolerance: Tolerance | None) -> TensorDifference:
-    """Two tensors that should be the same."""
+    """Compares two tensors. Elements are compared only if kind and shape are equal."""
     tally = Tally(tolerance)
     problems: list[str] = []
     if a.kind != b.kind:
@@ -122,38 +121,46 @@ def compare(a: LazyTensor, b: LazyTensor, tolerance: Tolerance | None) -> Tensor
         problems.append("dtype")
     if a.shape != b.shape:
         problems.append("shape")
-    told = False
+    compared = False
     if a.kind == b.kind and a.shape == b.shape and _numbers(a, b) is not None:
-        told = _compare(a, b, tally, problems)
-    if told and (tally.beyond if tolerance is not None else tally.unequal):
+        compared = _compare(a, b, tally, problems)
+    if compared and (tally.beyond if tolerance is not None else tally.unequal):
         problems.append("values")
-    elif told and tolerance is None and not tally.exact and "dtype" not in problems:
+    elif compared and tolerance is None and not tally.exact and "dtype" not in problems:
         problems.append("bits")
-    numbers = told and bool(_numbers(a, b))
+    numbers = compared and bool(_numbers(a, b))
     return TensorDifference(
-        a.name, b.name, problems, (a.kind, b.kind), (str(a.dtype), str(b.dtype)), (a.shape, b.shape),
-        tally.elements if told else None, tally.unequal if told else None, tally.nans if numbers else None,
-        tally.max_abs if numbers else None, tally.max_rel if numbers else None, told and tally.exact and a.kind == b.kind,
-    )  # fmt: skip
+        a.name,
+        b.name,
+        problems,
+        (a.kind, b.kind),
+        (str(a.dtype), str(b.dtype)),
+        (a.shape, b.shape),
+        tally.elements if compared else None,
+        tally.unequal if compared else None,
+        tally.nans if numbers else None,
+        tally.max_abs if numbers else None,
+        tally.max_rel if numbers else None,
+        compared and tally.exact and a.kind == b.kind,
+    )
 
 
 def _numbers(a: LazyTensor, b: LazyTensor) -> bool | None:
-    """Whether both are of numbers; None if only one is."""
-    strings = [str(one.dtype) in ("text", "bytes") for one in (a, b)]
+    """Whether both tensors hold numbers; None if only one does."""
+    strings = [str(tensor.dtype) in ("text", "bytes") for tensor in (a, b)]
     return None if strings[0] != strings[1] else not strings[0]
 
 
 def _compare(a: LazyTensor, b: LazyTensor, tally: Tally, problems: list[str]) -> bool:
-    """Adds up what is different; False if elements have no counterparts."""
+    """Counts the differences; returns False if the elements have no counterparts."""
     if a.kind == "dense":
         for left, right in _pairs(a, b):
             tally.add(left, right)
         return True
     left, right = a.read(), b.read()
-    if isinstance(left, Strings):
-        _strings(left, right, tally)
-        return True
-    if isinstance(left, Ragged):
+    if isinstance(left, Sparse):
+        _sparse(left, right, tally)
+    elif isinstance(left, Ragged):
         if not all(map(np.array_equal, left.row_splits, right.row_splits)):
             problems.append("row lengths")
             return False
@@ -162,8 +169,8 @@ def _compare(a: LazyTensor, b: LazyTensor, tally: Tally, problems: list[str]) ->
         ):
             tally.exact = False
         _values(left.values, right.values, tally)
-        return True
-    _sparse(left, right, tally)
+    else:
+        _values(left, right, tally)
     return True
 
 
@@ -175,11 +182,11 @@ def _values(a: Any, b: Any, tally: Tally) -> None:
 
 
 def _pairs(a: LazyTensor, b: LazyTensor) -> Iterator[tuple[Array, Array]]:
-    """Blocks of two dense tensors of one shape. Those that have a checksum are read whole, or it
-    could not be checked.
+    """Yields the blocks of two dense tensors of one shape. A tensor with a checksum is read whole,
+    because only then the checksum can be verified.
     """
     count = a.shape[0] if a.shape else None
-    left, right = (one if _by_rows(one) else np.asarray(one.read()) for one in (a, b))
+    left, right = (tensor if _by_rows(tensor) else np.asarray(tensor.read()) for tensor in (a, b))
     if not count:
         yield np.asarray(left[...]), np.asarray(right[...])
         return
@@ -199,45 +206,54 @@ def _strings(a: Strings, b: Strings, tally: Tally) -> None:
     if equal(a, b):
         return
     tally.exact = False
+    # Only strings of the same length can be equal, so only these are read.
     sizes = np.diff(a.offsets) == np.diff(b.offsets)
     tally.unequal += int((~sizes).sum())
     for i in np.flatnonzero(sizes).tolist():
-        if _one(a, i) != _one(b, i):
+        if _string(a, i) != _string(b, i):
             tally.unequal += 1
     tally.beyond = tally.unequal
 
 
-def _one(strings: Strings, i: int) -> bytes:
+def _string(strings: Strings, i: int) -> bytes:
     return bytes(strings.data[strings.offsets[i] : strings.offsets[i + 1]])
 
 
 def _sparse(a: Sparse, b: Sparse, tally: Tally) -> None:
-    """By index: what only one has is zero in the other. The order of elements is no difference but
-    to the bit.
+    """Compares sparse tensors by index. An element that only one tensor has is zero in the other.
+    The order of the elements matters only for bitwise equality.
     """
     exact = equal(a, b)
-    (at_a, left), (at_b, right) = _sorted(a), _sorted(b)
-    if np.array_equal(at_a, at_b):
+    (indices_a, left), (indices_b, right) = _sorted(a), _sorted(b)
+    if np.array_equal(indices_a, indices_b):
         _values(left, right, tally)
-    elif isinstance(left, Strings) or isinstance(right, Strings) or _twice(at_a) or _twice(at_b):
-        # Strings have no zero, and of elements that stand twice nobody knows which belongs to
-        # which: only their number can be told.
+    elif (
+        isinstance(left, Strings)
+        or isinstance(right, Strings)
+        or _has_duplicates(indices_a)
+        or _has_duplicates(indices_b)
+    ):
+        # Strings have no zero, and elements with the same index cannot be matched: only their
+        # number is compared.
         tally.elements += max(len(left), len(right))
         tally.unequal = tally.beyond = max(len(left), len(right))
     else:
-        known, place = np.unique(np.concatenate([at_a, at_b]), axis=0, return_inverse=True)
+        union, positions = np.unique(
+            np.concatenate([indices_a, indices_b]), axis=0, return_inverse=True
+        )
         full = []
-        for where, values in zip(
-            np.split(place.reshape(-1), [len(at_a)]), (left, right), strict=True
+        for position, values in zip(
+            np.split(positions.reshape(-1), [len(indices_a)]), (left, right), strict=True
         ):
-            one = np.zeros((len(known), *values.shape[1:]), values.dtype)
-            one[where] = values
-            full.append(one)
+            elements = np.zeros((len(union), *values.shape[1:]), values.dtype)
+            elements[position] = values
+            full.append(elements)
         tally.add(*full)
     tally.exact = exact
 
 
 def _sorted(sparse: Sparse) -> tuple[Array, Any]:
+    """The indices and values of a sparse tensor, sorted by index."""
     order = (
         np.lexsort(sparse.indices.T[::-1])
         if sparse.indices.shape[1]
@@ -246,5 +262,6 @@ def _sorted(sparse: Sparse) -> tuple[Array, Any]:
     return sparse.indices[order], sparse.values[order]
 
 
-def _twice(indices: Array) -> bool:
+def _has_duplicates(indices: Array) -> bool:
+    """Whether an index appears twice in sorted indices."""
     return bool((indices[1:] == indices[:-1]).all(axis=1).any())

@@ -1,11 +1,12 @@
-"""`tw.profile`: what every format, compression and quantization costs for *your* tensor, measured.
+"""Profiling: measures what every format, compression and quantization costs for a given value.
 
-ways        format × compression × quantization, as arguments of `dumps` and `loads`
-values      bytes, samples and distances of nested values
-measuring   the rounds, the clock, the checks
-choosing    which is best, and why, in words
+candidates  format × compression × quantization, as arguments of `dumps` and `loads`
+values      sizes, samples and distances of nested values
+measuring   the measurements and their verification
+choosing    the best candidate, and the reasons in words
 result      Profile, Measurement, Choice
 table plot  text and HTML; size against speed
+progress    the progress bar
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .progress import ProfileProgress
 from .result import Choice, Measurement, Profile
 
 SAMPLE = 16 << 20
-"""Bytes beyond which a sample is measured: every way can have its turn within some seconds."""
+"""Values with more bytes are sampled, so that all candidates can be measured in some seconds."""
 
 
 def profile(
@@ -35,47 +36,51 @@ def profile(
     threads: int | None = None,
     progress: bool | None = None,
 ) -> Profile:
-    """Measures every format, compression and quantization on your tensor (or nested value), and
-    says which is best for what.
+    """Measures every format, compression and quantization for a tensor or nested value, and returns
+    a `Profile` that knows the best one for each purpose.
 
-    `formats`, `compressions` ("zstd", or with a level "zstd:19"; `()`: none) and `quantize`
-    (schemes; False: none) choose what is tried; what is left out means all. All of it takes up to
-    `seconds`, and no more than one call longer. Of a value of more than `sample` bytes evenly
-    spread rows are measured (None: always all). `threads` is for compressions that can use them. A
-    bar is shown if stderr is a terminal, or as `progress` says.
+    formats       the formats to try; all by default
+    compressions  the compressions to try: "zstd", or with a level "zstd:19"; () for none, all by
+                  default
+    quantize      the quantization schemes to try; False for none, all by default. They are only
+                  tried on floats, and `best` chooses them only with `lossy=True`
+    seconds       the time for all measurements; it is exceeded by one call at most
+    sample        of larger values, so many bytes of evenly spread rows are measured; None for all
+    threads       the number of threads for compressions that can use them
+    progress      whether a progress bar is shown; by default if stderr is a terminal
 
-    Quantized ways are measured where there are floats, and marked; `best` takes them only with
-    `lossy=True`.
+    Raises `EncodeError` if no format can hold the value, `UnknownFormatError` for unknown names,
+    and `UsageError` for a path instead of a value.
 
-    >>> import numpy as np
-    >>> found = profile(np.zeros((64, 64), np.float32), formats="safetensors", compressions="zlib",
-    ...     quantize=False)
-    >>> found.best("size").options
+    >>> import numpy as np, tensorwire as tw
+    >>> profile = tw.profile(np.zeros((64, 64), np.float32), formats="safetensors",
+    ...     compressions="zlib", quantize=False)
+    >>> profile.best("size").options
     {'format': 'safetensors', 'compression': 'zlib'}
-    >>> [one.way for one in found if one.view_seconds is not None]
+    >>> [measurement.way for measurement in profile if measurement.view_seconds is not None]
     ['safetensors']
     """
     if not seconds >= 0:
-        raise ValueError(f"seconds={seconds}: a time, not less than none")
+        raise ValueError(f"seconds={seconds}: expected 0 or more")
     if (sample is not None and sample < 1) or (threads is not None and threads < 1):
-        raise ValueError(f"sample={sample}, threads={threads}: one at least, or None")
+        raise ValueError(f"sample={sample}, threads={threads}: expected at least 1, or None")
     if isinstance(value, (str, os.PathLike)):
         raise UsageError("profile measures a value, not a path", hint="tw.profile(tw.load(path))")
     planned = candidates.plan(formats, compressions, quantize, values.has_floats(value))
     measured = value if sample is None else values.sample(value, sample)
     run = Measuring(measured, seconds, threads, ProfileProgress(progress))
     run.skipped.update(candidates.unfit(formats, compressions))
-    found = run.run(planned)
-    if not found and not run.wrong:
+    measurements = run.run(planned)
+    if not measurements and not run.wrong:
         raise EncodeError(
-            "none of these formats takes the value:"
+            "none of these formats can hold the value:"
             f" {run.refused or '; '.join(run.skipped.values())}"
         )
     return Profile(
         values.in_words(value),
         run.nbytes,
         values.nbytes(value),
-        tuple(found),
+        tuple(measurements),
         run.skipped,
         run.wrong,
         run.took,

@@ -1,8 +1,8 @@
-"""Which way is best, and why, in words.
+"""The choice of the best candidate of a profile, with the reasons in words.
 
-Sizes are facts, so the smallest wins. Times are measured, and two that are within a tenth of each
-other are the same: then the smaller way is taken, and of those that are as small the one whose
-format stands first in the table, where those stand first that hold and say most.
+Sizes are exact, so the smallest one wins. Times are measured, and two times within a tenth of each
+other count as equal: then the smaller candidate is chosen, and of equal sizes the one whose format
+is first in the table of formats. Formats that hold more kinds of values come first in that table.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 WHAT = ("size", "encode", "decode", "balanced")
 NEAR = 1.1
-"""Times within this factor are the same."""
+"""Times within this factor count as equal."""
 ALIKE = 1.01
-"""And sizes within this one."""
-_TOLD = {"format", "compression", "dequantize"}
+"""Sizes within this factor count as equal."""
+_USUAL = {"format", "compression", "dequantize"}
+"""The arguments of `tw.loads` that need no explanation."""
 
 
 def best(
@@ -32,146 +33,149 @@ def best(
     max_error: float | None,
     bandwidth: float,
 ) -> tuple[str, Measurement]:
-    """(why, the way)"""
+    """(the reason, the best measurement)"""
     if what not in WHAT:
-        raise ValueError(f"no such aim {what!r}{choices(what, WHAT)}")
+        raise ValueError(f"unknown purpose {what!r}{choices(what, WHAT)}")
     if not bandwidth > 0:
-        raise ValueError(f"bandwidth={bandwidth}: bytes a second, more than none")
-    field = [one for one in measurements if not one.lossy or lossy or max_error is not None]
+        raise ValueError(f"bandwidth={bandwidth}: expected more than 0 bytes per second")
+    field = [entry for entry in measurements if not entry.lossy or lossy or max_error is not None]
     if max_error is not None:
-        field = [one for one in field if one.max_error <= max_error]
+        field = [entry for entry in field if entry.max_error <= max_error]
     if not field:
         raise LookupError(
-            "no way was measured"
-            + (" that loses nothing; lossy=True takes the others" if measurements else "")
+            "no lossless candidate was measured; pass lossy=True to choose a lossy one"
+            if measurements
+            else "no candidate was measured"
         )
     if what == "size":
-        found = min(field, key=lambda one: (one.size, one.decode_seconds))
-        return _because_small(found, field), found
+        chosen = min(field, key=lambda entry: (entry.size, entry.decode_seconds))
+        return _because_small(chosen, field), chosen
     cost = _costs(bandwidth)[what]
-    found = _quickest(field, cost)
+    chosen = _quickest(field, cost)
     reason = _because_balanced if what == "balanced" else _because_quick
-    return reason(found, field, cost, what, bandwidth), found
+    return reason(chosen, field, cost, what, bandwidth), chosen
 
 
 def _costs(bandwidth: float) -> dict[str, Callable[[Measurement], float]]:
     return {
-        "encode": lambda one: one.encode_seconds,
-        "decode": lambda one: one.decode_seconds,
-        "balanced": lambda one: one.total(bandwidth),
+        "encode": lambda entry: entry.encode_seconds,
+        "decode": lambda entry: entry.decode_seconds,
+        "balanced": lambda entry: entry.total(bandwidth),
     }
 
 
 def _quickest(field: list[Measurement], cost: Callable[[Measurement], float]) -> Measurement:
     order = list(values.formats())
-    near = [one for one in field if cost(one) <= NEAR * min(map(cost, field))]
-    small = [one for one in near if one.size <= ALIKE * min(one.size for one in near)]
+    near = [entry for entry in field if cost(entry) <= NEAR * min(map(cost, field))]
+    small = [entry for entry in near if entry.size <= ALIKE * min(entry.size for entry in near)]
     return min(
-        small, key=lambda one: (order.index(one.format), one.compression is not None, cost(one))
+        small,
+        key=lambda entry: (order.index(entry.format), entry.compression is not None, cost(entry)),
     )
 
 
-def _because_small(found: Measurement, field: list[Measurement]) -> str:
-    says = [f"{found.way}: {_size(found)}"]
-    others = [one for one in field if one.format != found.format]
+def _because_small(best: Measurement, field: list[Measurement]) -> str:
+    reasons = [f"{best.way}: {_size(best)}"]
+    others = [entry for entry in field if entry.format != best.format]
     if others:
-        second = min(others, key=lambda one: one.size)
-        if second.size > found.size:
-            says.append(f"the next format, {second.way}, takes {_more(second.size, found.size)}")
-    says.append(
-        f"{_error(found)}encodes in {formatting.time(found.encode_seconds)} and decodes in"
-        f" {formatting.time(found.decode_seconds)}"
+        second = min(others, key=lambda entry: entry.size)
+        if second.size > best.size:
+            reasons.append(f"the next format, {second.way}, takes {_more(second.size, best.size)}")
+    reasons.append(
+        f"{_error(best)}encodes in {formatting.time(best.encode_seconds)} and decodes in"
+        f" {formatting.time(best.decode_seconds)}"
     )
-    alike = [one for one in field if one.size <= ALIKE * found.size]
-    quick = min(alike, key=lambda one: one.decode_seconds + one.encode_seconds)
+    alike = [entry for entry in field if entry.size <= ALIKE * best.size]
+    quick = min(alike, key=lambda entry: entry.decode_seconds + entry.encode_seconds)
     if (
         NEAR * (quick.decode_seconds + quick.encode_seconds)
-        < found.decode_seconds + found.encode_seconds
+        < best.decode_seconds + best.encode_seconds
     ):
         faster = formatting.times(
-            found.decode_seconds + found.encode_seconds, quick.decode_seconds + quick.encode_seconds
+            best.decode_seconds + best.encode_seconds, quick.decode_seconds + quick.encode_seconds
         )
-        says.append(f"{quick.way} takes {_more(quick.size, found.size)} and is {faster} as fast")
-    return _sentence(says, found, field)
+        reasons.append(f"{quick.way} takes {_more(quick.size, best.size)} and is {faster} as fast")
+    return _sentence(reasons, best, field)
 
 
 def _because_quick(
-    found: Measurement,
+    best: Measurement,
     field: list[Measurement],
     cost: Callable[[Measurement], float],
     what: str,
     _: float,
 ) -> str:
-    speed = f", {formatting.speed(found.nbytes, cost(found))}" if found.nbytes else ""
-    says = [
-        f"{found.way}: {what}s in"
-        f" {formatting.time(cost(found))}{speed}{_compare(found, field, cost)}"
+    speed = f", {formatting.speed(best.nbytes, cost(best))}" if best.nbytes else ""
+    reasons = [
+        f"{best.way}: {what}s in {formatting.time(cost(best))}{speed}{_compare(best, field, cost)}"
     ]
-    if what == "decode" and found.view_seconds is not None:
-        says.append(
+    if what == "decode" and best.view_seconds is not None:
+        reasons.append(
             "without copy=True tw.loads gives views of the bytes, in"
-            f" {formatting.time(found.view_seconds)}"
+            f" {formatting.time(best.view_seconds)}"
         )
-    says.append(f"{_error(found)}{_size(found)}")
-    return _sentence(says, found, field)
+    reasons.append(f"{_error(best)}{_size(best)}")
+    return _sentence(reasons, best, field)
 
 
 def _because_balanced(
-    found: Measurement,
+    best: Measurement,
     field: list[Measurement],
     cost: Callable[[Measurement], float],
     _: str,
     bandwidth: float,
 ) -> str:
     steps = (
-        f"{formatting.time(found.encode_seconds)} + {formatting.time(found.size / bandwidth)} +"
-        f" {formatting.time(found.decode_seconds)}"
+        f"{formatting.time(best.encode_seconds)} + {formatting.time(best.size / bandwidth)} +"
+        f" {formatting.time(best.decode_seconds)}"
     )
     link = formatting.speed(bandwidth, 1)
-    says = [
-        f"{found.way}: {formatting.time(cost(found))} to encode, send at {link} and decode"
-        f" ({steps}){_compare(found, field, cost)}"
+    reasons = [
+        f"{best.way}: {formatting.time(cost(best))} to encode, send at {link} and decode"
+        f" ({steps}){_compare(best, field, cost)}"
     ]
-    says.append(f"{_error(found)}{_size(found)}")
-    return _sentence(says, found, field)
+    reasons.append(f"{_error(best)}{_size(best)}")
+    return _sentence(reasons, best, field)
 
 
 def _compare(
-    found: Measurement, field: list[Measurement], cost: Callable[[Measurement], float]
+    best: Measurement, field: list[Measurement], cost: Callable[[Measurement], float]
 ) -> str:
-    """How the others do: those that are as quick, and the next one that is not."""
-    near = [one for one in field if one is not found and cost(one) <= NEAR * cost(found)]
-    far = [one for one in field if cost(one) > NEAR * cost(found)]
-    shown = ", ".join(one.way for one in near[:3]) + (
+    """A comparison with the candidates that are as quick, and with the next one."""
+    near = [entry for entry in field if entry is not best and cost(entry) <= NEAR * cost(best)]
+    far = [entry for entry in field if cost(entry) > NEAR * cost(best)]
+    shown = ", ".join(entry.way for entry in near[:3]) + (
         f" and {len(near) - 3} more" if len(near) > 3 else ""
     )
     out = f", as {shown} within a tenth" if near else ""
     if far:
         second = min(far, key=cost)
         out += (
-            f"; the next, {second.way}, takes {formatting.times(cost(second), cost(found))} as long"
+            f"; the next, {second.way}, takes {formatting.times(cost(second), cost(best))} as long"
         )
     return out
 
 
-def _sentence(says: list[str], found: Measurement, field: list[Measurement]) -> str:
-    told = [name for name in found.reading if name not in _TOLD]
-    if told:
-        says.append(
-            "its bytes do not say everything: tw.loads must be given"
-            f" {' and '.join(f'{name}=' for name in told)}"
+def _sentence(reasons: list[str], best: Measurement, field: list[Measurement]) -> str:
+    needed = [name for name in best.reading if name not in _USUAL]
+    if needed:
+        reasons.append(
+            "its bytes do not describe the value: tw.loads needs"
+            f" {' and '.join(f'{name}=' for name in needed)}"
         )
-    if found.compression is None and any(one.compression is not None for one in field):
+    if best.compression is None and any(entry.compression is not None for entry in field):
         smallest = min(
-            (one for one in field if one.quantize == found.quantize), key=lambda one: one.size
+            (entry for entry in field if entry.quantize == best.quantize),
+            key=lambda entry: entry.size,
         )
-        if smallest.size * ALIKE > found.size:
-            says.append("no compression makes it smaller by more than 1 %")
-    return "; ".join(says) + "."
+        if smallest.size * ALIKE > best.size:
+            reasons.append("no compression makes it smaller by more than 1 %")
+    return "; ".join(reasons) + "."
 
 
-def _size(one: Measurement) -> str:
-    """
+def _size(entry: Measurement) -> str:
+    """The size in words.
+
     >>> from types import SimpleNamespace as of
     >>> [_size(of(size=size, nbytes=1000)) for size in (250, 900)]
     ['250 bytes, 4.0x smaller than in memory', '900 bytes, 10 % smaller than in memory']
@@ -179,14 +183,14 @@ def _size(one: Measurement) -> str:
     ...     nbytes=0))
     ('1,001 bytes, as in memory', '3,000 bytes, 3.0x as large as in memory', '5 bytes')
     """
-    count = f"{one.size:,} bytes"
-    if not one.nbytes or not one.size:
+    count = f"{entry.size:,} bytes"
+    if not entry.nbytes or not entry.size:
         return count
-    if one.size * 2 <= one.nbytes:
-        return f"{count}, {formatting.times(one.nbytes, one.size)} smaller than in memory"
-    if one.size >= one.nbytes * 2:
-        return f"{count}, {formatting.times(one.size, one.nbytes)} as large as in memory"
-    percent = round(100 * (one.size / one.nbytes - 1))
+    if entry.size * 2 <= entry.nbytes:
+        return f"{count}, {formatting.times(entry.nbytes, entry.size)} smaller than in memory"
+    if entry.size >= entry.nbytes * 2:
+        return f"{count}, {formatting.times(entry.size, entry.nbytes)} as large as in memory"
+    percent = round(100 * (entry.size / entry.nbytes - 1))
     return (
         f"{count}, {abs(percent)} % {'smaller' if percent < 0 else 'larger'} than in memory"
         if percent
@@ -194,10 +198,10 @@ def _size(one: Measurement) -> str:
     )
 
 
-def _error(found: Measurement) -> str:
+def _error(entry: Measurement) -> str:
     return (
-        f"lossy, with errors up to {found.max_error:.3g} and {found.mean_error:.3g} in the mean; "
-        if found.lossy
+        f"lossy, with errors up to {entry.max_error:.3g} and {entry.mean_error:.3g} in the mean; "
+        if entry.lossy
         else ""
     )
 

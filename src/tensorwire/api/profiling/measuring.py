@@ -1,16 +1,17 @@
-"""The measuring itself.
+"""Measurements of a profile.
 
-Every way is measured once (three times if that is quick), the plainest first, and checked: what
-comes back must equal what went in. What is likely to be slow waits until the quick ones were
-measured in two more rounds; then it has its turn, and then all are measured again until the time is
-up or it is enough. Rounds, so that a disturbance of some seconds hits none of them alone.
-
-- A measurement is as many calls as fill SPAN, since a clock cannot see one call of a microsecond.
-- A call with a small array comes before it, so that nobody pays for imports.
-- The collector of garbage is off meanwhile and runs after each, over what is young, so that no more
-  than one encoding is in memory.
-- A way that would not end in time, as far as others with the same compression or format tell, is
-  not begun.
+1. Every candidate is measured once (three times if it is quick), the simplest first, and verified:
+   the decoded value must be equal to the original.
+2. Candidates that are likely to be slow wait until the quick ones were measured in two more rounds.
+   Then they are measured, and then all again, until the time is up or there are enough rounds. A
+   disturbance of some seconds so does not hit all measurements of one candidate.
+3. A measurement repeats the call until SPAN has passed, because a clock cannot measure a call of a
+   microsecond.
+4. A call with a small array comes first, so that imports are not measured.
+5. The garbage collector is off, and collects young objects after each measurement, so that no more
+   than one encoding is in memory.
+6. A candidate that would not end in time is not started. The estimate comes from others with the
+   same compression or format.
 """
 
 from __future__ import annotations
@@ -35,14 +36,16 @@ from .result import Measurement
 
 ROUNDS = 7
 SPAN = 200e-6
-"""Seconds that a measurement lasts at least."""
+"""The least seconds of a measurement."""
 QUICK = 20e-3
-"""Seconds up to which a way is measured three times at once."""
+"""A candidate that takes up to so many seconds is measured three times at once."""
 SLOW, CHEAP = 0.05, 0.005
-"""Parts of the whole time: a way that takes more is slow, one that takes less is quick."""
+"""Shares of the whole time: a candidate that takes more than the first is slow, one that takes less
+than the second is quick.
+"""
 FIRST, SECOND = 0.7, 0.85
-"""Parts of the whole time that may have gone by when all but the slow ways were tried, and when the
-quick ones were measured again.
+"""Shares of the whole time for the first round of all candidates but the slow ones, and until the
+end of the next rounds of the quick ones.
 """
 _CALLS = 1000
 _SMALL = np.arange(1024, dtype=np.float32)
@@ -50,9 +53,9 @@ _SMALL = np.arange(1024, dtype=np.float32)
 
 @dataclass(slots=True)
 class _Trial:
-    """A way that is being measured."""
+    """A candidate with its measurements so far."""
 
-    way: Candidate
+    candidate: Candidate
     options: dict[str, Any]
     reading: dict[str, Any]
     encode: list[float] = field(default_factory=list)
@@ -65,18 +68,18 @@ class _Trial:
 
     @property
     def cost(self) -> float:
-        """Seconds to measure it once more, at least."""
+        """The least seconds to measure it once more."""
         return max(min(self.encode), SPAN) + max(min(self.decode), SPAN)
 
     def result(self, nbytes: int) -> Measurement:
-        way = self.way
+        candidate = self.candidate
         return Measurement(
-            way=str(way),
-            format=way.format,
-            compression=way.compression,
-            level=way.level,
-            shuffle=way.shuffle,
-            quantize=way.quantize,
+            way=str(candidate),
+            format=candidate.format,
+            compression=candidate.compression,
+            level=candidate.level,
+            shuffle=candidate.shuffle,
+            quantize=candidate.quantize,
             size=self.size,
             nbytes=nbytes,
             encode_seconds=min(self.encode),
@@ -94,13 +97,11 @@ class _Trial:
 
 
 class _Skip(Exception):
-    """A way that there is no point in measuring to the end."""
+    """A candidate whose measurement is given up."""
 
 
 class Measuring:
-    """One run over many ways: `measurements`, and in `skipped` and `wrong` why there is none of a
-    way.
-    """
+    """Measures candidates. `skipped` and `wrong` have the reasons if there is no measurement."""
 
     def __init__(
         self, value: Any, seconds: float, threads: int | None, progress: ProfileProgress
@@ -110,12 +111,12 @@ class Measuring:
         self.skipped: dict[str, str] = {}
         self.wrong: dict[str, str] = {}
         self.refused: EncodeError | None = None
-        """The first refusal, for a value that no format takes."""
+        """The first error of a format that cannot hold the value."""
         self._trials: list[_Trial] = []
         self._plain: dict[str, _Trial | None] = {}
-        """By format, its plain way; None if the format refuses the value."""
+        """For each format its trial without compression; None if it cannot hold the value."""
         self._rates: dict[Any, float] = {}
-        """By compression, the seconds that it adds for each byte."""
+        """For each compression the seconds that it adds for each byte."""
         self._begun = time.perf_counter()
         self._seconds = seconds
         self._step, self._steps = 0, 1
@@ -128,46 +129,53 @@ class Measuring:
     def _left(self) -> float:
         return self._seconds - self.took
 
-    def run(self, ways: list[Candidate]) -> list[Measurement]:
+    def run(self, candidates: list[Candidate]) -> list[Measurement]:
+        """Measures all candidates, as far as there is time, and returns the results in order."""
         collecting = gc.isenabled()
         gc.disable()
         try:
-            self._steps = ROUNDS * len(ways)
-            late = [way for way in ways if not self._first(way, patient=False)]
+            self._steps = ROUNDS * len(candidates)
+            slow = [entry for entry in candidates if not self._first(entry, patient=False)]
             self._again(2, CHEAP * self._seconds, SECOND * self._seconds)
-            for way in sorted(late, key=lambda way: self._expected(way) or 0.0):
-                self._first(way)
+            for candidate in sorted(slow, key=lambda entry: self._expected(entry) or 0.0):
+                self._first(candidate)
             self._again(ROUNDS - 3)
         finally:
             if collecting:
                 gc.enable()
             self.progress.close()
-        found = [trial.result(self.nbytes) for trial in self._trials]
-        return sorted(found, key=lambda one: (one.lossy, one.total()))
+        measurements = [trial.result(self.nbytes) for trial in self._trials]
+        return sorted(measurements, key=lambda entry: (entry.lossy, entry.total()))
 
-    def _show(self, way: Candidate) -> None:
+    def _show(self, candidate: Candidate) -> None:
         self._step += 1
         self.progress.show(
             max(self._step / self._steps, self.took / self._seconds if self._seconds > 0 else 1.0),
-            str(way),
+            str(candidate),
         )
 
     def _again(self, rounds: int, most: float = math.inf, end: float = math.inf) -> None:
-        """Measures whatever costs up to `most` seconds once more, so many times; the cheapest
-        first, which need it most.
+        """Repeats the trials that cost up to `most` seconds, in several rounds. The cheapest come
+        first: their times are the least certain.
         """
         for _ in range(rounds):
             for trial in sorted(self._trials, key=lambda trial: trial.cost):
                 if trial.cost > min(self._left, most, end - self.took):
                     break
-                self._show(trial.way)
+                self._show(trial.candidate)
                 self._repeat(trial)
 
-    def _first(self, way: Candidate, patient: bool = True) -> bool:
-        """Measures a way for the first time, or says why not; False if it is put off."""
-        name, expected = str(way), self._expected(way)
-        if way.format in self._plain and self._plain[way.format] is None and way.quantize is None:
-            self.skipped[name] = self.skipped.get(way.format, "the format went wrong without it")
+    def _first(self, candidate: Candidate, patient: bool = True) -> bool:
+        """Measures a candidate for the first time, or records why not; False if it is put off."""
+        name, expected = str(candidate), self._expected(candidate)
+        if (
+            candidate.format in self._plain
+            and self._plain[candidate.format] is None
+            and candidate.quantize is None
+        ):
+            self.skipped[name] = self.skipped.get(
+                candidate.format, "the format failed without compression"
+            )
             return True
         if (
             self._trials
@@ -177,19 +185,20 @@ class Measuring:
             return False
         if self._trials and (self._left <= 0 or (expected or 0.0) > self._left):
             self.skipped[name] = (
-                "out of time"
-                if self._left <= 0
-                else "out of time: it would not end within the bound"
+                "out of time" if self._left <= 0 else "out of time: it would not end in time"
             )
             return True
-        self._show(way)
-        self._try(way, name)
+        self._show(candidate)
+        self._try(candidate, name)
         return True
 
-    def _try(self, way: Candidate, name: str) -> None:
+    def _try(self, candidate: Candidate, name: str) -> None:
+        """Measures a candidate. Its errors are recorded, so that one format cannot hide the
+        others.
+        """
         trial = None
         try:
-            trial = self._measure(way)
+            trial = self._measure(candidate)
         except (_Skip, MissingDependencyError) as error:
             self.skipped[name] = str(error)
         except values.DifferentError as error:
@@ -198,14 +207,14 @@ class Measuring:
             self.refused = self.refused or error
             self.skipped[name] = str(error)
         except LimitError as error:
-            self.skipped[name] = f"what it writes is not read with the default limits: {error}"
+            self.skipped[name] = f"its bytes cannot be read with the default limits: {error}"
         except MemoryError:
-            self.skipped[name] = "there is not enough memory"
-        except (
-            Exception
-        ) as error:  # a defect of ours, and one format's defect must not hide what the others do
-            if type(error) is ValueError and way.level is not None:
-                self.skipped[name] = str(error)  # a level that there is not
+            self.skipped[name] = "not enough memory"
+        except Exception as error:
+            # A compression raises ValueError for a level that it does not have. Anything else is a
+            # bug of tensorwire.
+            if type(error) is ValueError and candidate.level is not None:
+                self.skipped[name] = str(error)
             else:
                 self.wrong[name] = (
                     str(error)
@@ -214,37 +223,39 @@ class Measuring:
                 )
         if trial is not None:
             self._trials.append(trial)
-            self._learn(way, trial)
-        if way == Candidate(way.format):
-            self._plain[way.format] = trial
+            self._learn(candidate, trial)
+        if candidate == Candidate(candidate.format):
+            self._plain[candidate.format] = trial
 
-    def _learn(self, way: Candidate, trial: _Trial) -> None:
-        plain = self._plain.get(way.format)
-        if plain is not None and way.quantize is None and way.compression is not None:
+    def _learn(self, candidate: Candidate, trial: _Trial) -> None:
+        """Remembers the speed of a compression for `_expected`."""
+        plain = self._plain.get(candidate.format)
+        if plain is not None and candidate.quantize is None and candidate.compression is not None:
             rate = (trial.cost - plain.cost) / max(plain.size, 1)
-            self._rates.setdefault(way.transform, max(rate, 0.0))
+            self._rates.setdefault(candidate.transform, max(rate, 0.0))
 
-    def _expected(self, way: Candidate) -> float | None:
-        """Seconds that it will take at least, as far as the plain format and the same compression
-        of another format tell.
+    def _expected(self, candidate: Candidate) -> float | None:
+        """The least seconds that a candidate will take, estimated from the format without
+        compression and the same compression of another format; None if unknown.
         """
-        plain = self._plain.get(way.format)
-        if plain is None or way.quantize is not None:
+        plain = self._plain.get(candidate.format)
+        if plain is None or candidate.quantize is not None:
             return None
-        return plain.cost + self._rates.get(way.transform, 0.0) * plain.size
+        return plain.cost + self._rates.get(candidate.transform, 0.0) * plain.size
 
-    def _measure(self, way: Candidate) -> _Trial:
-        options = way.options(self.threads)
-        _warm(options, way)
+    def _measure(self, candidate: Candidate) -> _Trial:
+        """Measures a candidate, and verifies the value that it decodes."""
+        options = candidate.options(self.threads)
+        _warm(options, candidate)
         encode: list[float] = []
         blob = _timed(lambda: api.dumps(self.value, **options), encode)
         if self._trials and self._left <= 0:
-            raise _Skip("out of time: there was none left to decode it")
-        if way.shuffle and self._is_plain(way, blob):
+            raise _Skip("out of time: no time was left to decode it")
+        if candidate.shuffle and self._is_plain(candidate, blob):
             raise _Skip("it is the same as without: no tensor is large enough, or gets smaller")
-        trial = _Trial(way, options, way.reading(self.value), encode, size=len(blob))
+        trial = _Trial(candidate, options, candidate.reading(self.value), encode, size=len(blob))
         self._check(trial, self._decode(trial, blob))
-        if way.compression is None and way.quantize is None and self._left > 0:
+        if candidate.compression is None and candidate.quantize is None and self._left > 0:
             trial.views = _shares(api.loads(blob, **trial.reading), blob)
             self._view(trial, blob)
         del blob
@@ -253,17 +264,17 @@ class Measuring:
         return trial
 
     def _wants_more(self, trial: _Trial) -> bool:
-        """Whether a new trial should be repeated at once: the quick ones, and the first of all,
-        which finds memory that nobody used yet.
+        """Whether a new trial is repeated at once: a quick one, and the very first one, which had
+        to get its memory from the system.
         """
         quick = sum(trial.encode) + sum(trial.decode) + trial.cost < QUICK
         return len(trial.encode) < (
             3 if quick else 2 if not self._trials and trial.cost < self._left / 5 else 1
         )
 
-    def _is_plain(self, way: Candidate, blob: bytes) -> bool:
-        """Whether tensors that are compressed one by one were all left as they are."""
-        plain = self._plain.get(way.format)
+    def _is_plain(self, candidate: Candidate, blob: bytes) -> bool:
+        """Whether no tensor of a per-tensor compression was compressed."""
+        plain = self._plain.get(candidate.format)
         return (
             plain is not None
             and plain.size == len(blob)
@@ -287,13 +298,13 @@ class Measuring:
         trial.exact = equal(back, self.value)
         if trial.exact:
             return
-        if trial.way.quantize is None:
-            raise values.DifferentError("the value came back different")
+        if trial.candidate.quantize is None:
+            raise values.DifferentError("the decoded value is different")
         trial.errors = values.difference(self.value, back)
 
 
 def _timed(work: Callable[[], Any], times: list[float]) -> Any:
-    """The result; the seconds that a call takes are added to `times`."""
+    """Returns the result of a call, and appends the seconds that it takes to `times`."""
     calls = 1 if not times else min(_CALLS, math.ceil(SPAN / max(min(times), 1e-9)))
     while True:
         start = time.perf_counter()
@@ -306,10 +317,12 @@ def _timed(work: Callable[[], Any], times: list[float]) -> Any:
         calls = min(_CALLS, math.ceil(SPAN / max(seconds, 1e-9)))
 
 
-def _warm(options: dict[str, Any], way: Candidate) -> None:
-    """Loads whatever this way needs. If anything goes wrong it will go wrong again where it counts."""
+def _warm(options: dict[str, Any], candidate: Candidate) -> None:
+    """Imports what a candidate needs. An error is ignored here: the measurement will raise it
+    again.
+    """
     try:
-        api.loads(api.dumps(_SMALL, **options), copy=True, **way.reading(_SMALL))
+        api.loads(api.dumps(_SMALL, **options), copy=True, **candidate.reading(_SMALL))
     except Exception:
         pass
 

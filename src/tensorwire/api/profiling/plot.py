@@ -1,5 +1,5 @@
-"""The scatter plot: size against speed. It uses matplotlib's Figure alone: no pyplot, no window,
-nothing that another plot could notice.
+"""The scatter plot of a profile: size against speed. It uses only the Figure of matplotlib, without
+pyplot, so it opens no window and does not affect other plots.
 """
 
 from __future__ import annotations
@@ -19,40 +19,42 @@ if TYPE_CHECKING:
 SUFFIXES = (".svg", ".png", ".pdf")
 _MARKERS = "osD^vPX*<>hpd8H"
 _APART = (0.45, 0.04)
-"""How far labels are from each other, at least, as parts of the width and height of a panel."""
+"""The least distance of labels, as shares of the width and height of a panel."""
 _PANELS: tuple[tuple[str, Callable[[Measurement], float]], ...] = (
-    ("encode", lambda one: one.encode_seconds),
-    ("decode", lambda one: one.decode_seconds),
+    ("encode", lambda entry: entry.encode_seconds),
+    ("decode", lambda entry: entry.decode_seconds),
 )
 
 
 def check(path: str | os.PathLike[str] | None) -> None:
-    """Whether a plot can be drawn at all, for those who would rather know before they measure."""
+    """Raises if a plot cannot be drawn, so that a caller can find out before it measures."""
     require("matplotlib.figure", extra="plot")
     if path is not None and os.path.splitext(os.fspath(path))[1].lower() not in SUFFIXES:
-        raise ValueError(f"{os.fspath(path)}: a plot is written as {', '.join(SUFFIXES)}")
+        raise ValueError(
+            f"{os.fspath(path)}: the extension of a plot must be one of {', '.join(SUFFIXES)}"
+        )
 
 
 def plot(profile: Profile, path: str | os.PathLike[str] | None) -> Any:
-    """The Figure; or None, and the file."""
+    """Writes the plot to a file; returns the Figure if there is no path."""
     check(path)
     figure = require("matplotlib.figure", extra="plot").Figure(
         figsize=(13, 6), layout="constrained"
     )
-    used = {one.format for one in profile}
+    used = {entry.format for entry in profile}
     packings = list(
         dict.fromkeys(
             ["plain", *sorted(map(_packing, profile), key=lambda name: (" + " in name, name))]
         )
     )
-    # the same in every plot
+    # A format has the same colour in every plot.
     colours = {name: f"C{i}" for i, name in enumerate(values.formats()) if name in used}
     markers = {name: _MARKERS[i % len(_MARKERS)] for i, name in enumerate(packings)}
     panels = figure.subplots(1, len(_PANELS), sharex=True)
     for axes, (name, cost) in zip(panels, _PANELS, strict=True):
         points = [
-            (float(max(one.size, 1)), max(one.nbytes, 1) / max(cost(one), 1e-9), one)
-            for one in profile
+            (float(max(entry.size, 1)), max(entry.nbytes, 1) / max(cost(entry), 1e-9), entry)
+            for entry in profile
         ]
         _panel(axes, name, points, colours, markers)
     sample = (
@@ -64,16 +66,16 @@ def plot(profile: Profile, path: str | os.PathLike[str] | None) -> Any:
         f"{profile.value}, {formatting.size(profile.nbytes, three_digits=True)}{sample}",
         parse_math=False,
     )
-    _legend(figure, colours, markers, any(one.lossy for one in profile))
+    _legend(figure, colours, markers, any(entry.lossy for entry in profile))
     if path is None:
         return figure
     figure.savefig(path, dpi=150)
     return None
 
 
-def _packing(one: Measurement) -> str:
-    name = one.compression if one.level is None else f"{one.compression}:{one.level}"
-    return "plain" if name is None else f"shuffle + {name}" if one.shuffle else name
+def _packing(entry: Measurement) -> str:
+    name = entry.compression if entry.level is None else f"{entry.compression}:{entry.level}"
+    return "plain" if name is None else f"shuffle + {name}" if entry.shuffle else name
 
 
 def _panel(
@@ -83,13 +85,13 @@ def _panel(
     colours: dict[str, str],
     markers: dict[str, str],
 ) -> None:
-    for size, speed, one in points:
-        face = "none" if one.lossy else colours[one.format]
+    for size, speed, entry in points:
+        face = "none" if entry.lossy else colours[entry.format]
         axes.plot(
             size,
             speed,
-            markers[_packing(one)],
-            color=colours[one.format],
+            markers[_packing(entry)],
+            color=colours[entry.format],
             markerfacecolor=face,
             markersize=7,
             alpha=0.8,
@@ -112,46 +114,46 @@ def _panel(
 
 
 def _label(axes: Any, best: list[tuple[float, float, Measurement]]) -> None:
-    """The names of the front, the quickest and the smallest first; those that would lie upon
-    another are left out.
+    """Labels the points of the front, first the quickest and the smallest. A label that would
+    overlap another is left out.
     """
     placed: list[tuple[float, float]] = []
-    for size, speed, one in best[-1:] + best[:-1]:
+    for size, speed, entry in best[-1:] + best[:-1]:
         place = _part(size, axes.get_xlim()), _part(speed, axes.get_ylim())
         if any(abs(place[0] - x) < _APART[0] and abs(place[1] - y) < _APART[1] for x, y in placed):
             continue
         placed.append(place)
         right = place[0] > 0.5
-        where = {
+        style = {
             "xytext": (-7 if right else 7, 5),
             "textcoords": "offset points",
             "ha": "right" if right else "left",
         }
         paper = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 1}
-        axes.annotate(one.way, (size, speed), fontsize=8, parse_math=False, bbox=paper, **where)
+        axes.annotate(entry.way, (size, speed), fontsize=8, parse_math=False, bbox=paper, **style)
 
 
 def _part(number: float, limits: tuple[float, float]) -> float:
-    """Where a number stands between the ends of a logarithmic axis, from 0 to 1."""
+    """The position of a number between the ends of a logarithmic axis, from 0 to 1."""
     return math.log(number / limits[0]) / math.log(limits[1] / limits[0])
 
 
 def front(points: list[tuple[float, float, Measurement]]) -> list[tuple[float, float, Measurement]]:
-    """The points that no other is both smaller and quicker than, the smallest first.
+    """The Pareto front: the points that no other is both smaller and quicker than, sorted by size.
 
     >>> front([(10, 5.0, "a"), (20, 9.0, "b"), (15, 4.0, "c")])
     [(10, 5.0, 'a'), (20, 9.0, 'b')]
     """
-    found: list[tuple[float, float, Measurement]] = []
+    best: list[tuple[float, float, Measurement]] = []
     for point in sorted(points, key=lambda point: (point[0], -point[1])):
-        if not found or point[1] > found[-1][1]:
-            found.append(point)
-    return found
+        if not best or point[1] > best[-1][1]:
+            best.append(point)
+    return best
 
 
 def _scale(limits: Any, scale: Any, axis: Any, numbers: list[float], unit: str) -> None:
-    """Logarithmic, with room at both ends, so that a tick is in sight even if all numbers are the
-    same.
+    """Makes an axis logarithmic, with room at both ends, so that there is a tick even if all
+    numbers are equal.
     """
     ticker = require("matplotlib.ticker", extra="plot")
     scale("log")
@@ -187,5 +189,5 @@ def _legend(figure: Any, colours: dict[str, str], markers: dict[str, str], lossy
                 label="lossy (hollow)",
             )
         )
-    shown.append(line([], [], color="0.6", label="no exact way is both\nsmaller and quicker"))
+    shown.append(line([], [], color="0.6", label="nothing exact is both\nsmaller and quicker"))
     figure.legend(handles=shown, loc="outside right upper", fontsize=8)

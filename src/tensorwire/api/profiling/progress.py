@@ -1,4 +1,4 @@
-"""One line on a terminal that says how far a long piece of work is, and leaves nothing behind."""
+"""A progress bar of one line on a terminal, which is removed at the end."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _BAR = 24
 
 
 class ProfileProgress:
-    """Draws on stderr, at most ten times a second; nothing at all unless `shown` (None: if stderr
-    is a terminal).
+    """Draws a bar on stderr, at most ten times a second, if `shown`; None for "if stderr is a
+    terminal".
     """
 
     def __init__(self, shown: bool | None, stream: TextIO | None = None) -> None:
@@ -24,7 +24,7 @@ class ProfileProgress:
         self._last = 0.0
 
     def show(self, done: float, what: str) -> None:
-        """`done` is from 0 to 1."""
+        """Draws the bar. `done` is from 0 to 1."""
         now = time.monotonic()
         if not self._shown or now - self._last < _PAUSE:
             return
@@ -38,12 +38,9 @@ class ProfileProgress:
             self._write("\r\x1b[K")
 
     def _write(self, text: str) -> None:
+        # A terminal that is gone, or that lacks these characters, must not stop the measurements.
         try:
             self._stream.write(text)
             self._stream.flush()
-        except (
-            OSError,
-            UnicodeError,
-            ValueError,
-        ):  # a terminal that is gone, or that has no such character, is no reason to stop
+        except (OSError, UnicodeError, ValueError):
             self._shown = False

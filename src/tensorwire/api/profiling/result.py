@@ -1,5 +1,5 @@
-"""What `tw.profile` gives back: a sequence of measurements that can say which is best, and show
-itself as a table and as a plot.
+"""The result of `tw.profile`: a sequence of measurements, with the best one for each purpose, a
+table and a plot.
 """
 
 from __future__ import annotations
@@ -12,73 +12,67 @@ from typing import Any, overload
 from . import choosing, table
 
 BANDWIDTH = 125e6
-"""Bytes a second of a gigabit link, and about what a disk or one stream from a bucket gives."""
+"""Bytes per second of a gigabit link, which is about that of a disk or one stream from a bucket."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One way to write the value, and what it costs. Times are seconds."""
+    """The size and times of one candidate. Times are in seconds."""
 
     way: str
-    """In words: "safetensors + shuffle + zstd"."""
+    """The name of the candidate: "safetensors + shuffle + zstd"."""
     format: str
     compression: str | None
     level: int | None
     shuffle: bool
     quantize: str | None
     size: int
-    """Bytes."""
+    """The number of bytes of the encoded value."""
     nbytes: int
-    """Of the tensors in memory."""
+    """The number of bytes of the tensors in memory."""
     encode_seconds: float
-    """The quickest `tw.dumps` of the repetitions: what disturbs a measurement only ever makes it
-    longer.
-    """
+    """The shortest time of `tw.dumps`. Disturbances only make a measurement longer."""
     decode_seconds: float
-    """The quickest `tw.loads(copy=True)`, so that every way ends with arrays that are the caller's
-    own.
+    """The shortest time of `tw.loads(copy=True)`, so that every candidate ends with arrays of the
+    caller's own.
     """
     encode_median: float
     decode_median: float
     view_seconds: float | None
-    """The quickest `tw.loads` where that gives views of the bytes, which costs next to nothing;
-    None where it does not.
-    """
+    """The shortest time of `tw.loads` if it returns views of the bytes; None if it does not."""
     repetitions: int
     exact: bool
-    """Whether this value came back to the bit. Every way that quantizes nothing has to; others may,
-    by luck.
-    """
+    """Whether the decoded value is equal bit for bit. Without quantization it must be."""
     max_error: float
     mean_error: float
-    """How far the finite floats are from what they were."""
+    """The mean distance of the finite floats from the original."""
     options: dict[str, Any]
-    """Arguments of `tw.dumps` and `tw.save` that write this way."""
+    """The arguments of `tw.dumps` and `tw.save`."""
     reading: dict[str, Any]
-    """Arguments of `tw.loads` that read it."""
+    """The arguments of `tw.loads`."""
 
     @property
     def lossy(self) -> bool:
-        """Whether it quantizes."""
+        """Whether it is quantized."""
         return self.quantize is not None
 
     @property
     def ratio(self) -> float:
-        """How many times smaller than in memory."""
+        """The compression ratio: the size in memory divided by the encoded size."""
         return self.nbytes / self.size if self.size else 1.0
 
     def total(self, bandwidth: float = BANDWIDTH) -> float:
-        """Seconds to encode, send and decode."""
+        """The seconds to encode, send and decode."""
         return self.encode_seconds + self.size / bandwidth + self.decode_seconds
 
     def json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Returns plain dicts and lists."""
         return asdict(self) | {"ratio": self.ratio, "lossy": self.lossy}
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The best way for something, and `why`."""
+    """The best candidate for a purpose, and the reason."""
 
     what: str
     why: str
@@ -87,20 +81,21 @@ class Choice:
 
     @property
     def way(self) -> str:
+        """The name of the candidate."""
         return self.measurement.way
 
     @property
     def options(self) -> dict[str, Any]:
-        """Arguments of `tw.dumps` and `tw.save` that write this way."""
+        """The arguments of `tw.dumps` and `tw.save`."""
         return dict(self.measurement.options)
 
     @property
     def reading(self) -> dict[str, Any]:
-        """Arguments of `tw.loads` that read it."""
+        """The arguments of `tw.loads`."""
         return dict(self.measurement.reading)
 
     def json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Returns plain dicts and lists."""
         return {"what": self.what, "why": self.why, "measurement": self.measurement.json()}
 
     def __str__(self) -> str:
@@ -109,29 +104,31 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Profile(Sequence[Measurement]):
-    """Measurements, exact ways before lossy ones, and among each those first that encode, send and
-    decode quickest.
+    """The measurements of a value, returned by `tw.profile`. Exact candidates come before lossy
+    ones, and then the quickest to encode, send and decode come first.
     """
 
     value: str
-    """What was measured, in words."""
+    """A description of the value."""
     nbytes: int
-    """Bytes of the tensors that were measured: of the sample, if there is one."""
+    """The number of bytes of the tensors that were measured, which may be a sample."""
     whole_nbytes: int
-    """Bytes of the tensors that were given."""
+    """The number of bytes of the tensors of the whole value."""
     measurements: tuple[Measurement, ...]
     skipped: dict[str, str]
-    """Way -> why it was not measured: the format refused the value, a package is missing, there was
-    no time left.
+    """The reason for each candidate that was not measured: the format cannot hold the value, a
+    package is missing, no time was left.
     """
     wrong: dict[str, str]
-    """Way -> what went wrong. It is empty, or there is a defect in tensorwire: please report it."""
+    """The error of each candidate that failed. Every entry is a bug in tensorwire: please report
+    it.
+    """
     seconds: float
-    """That all of it took."""
+    """The seconds that all measurements took."""
 
     @property
     def sampled(self) -> bool:
-        """Whether the value was so large that a sample of it was measured."""
+        """Whether only a sample of the value was measured."""
         return self.nbytes < self.whole_nbytes
 
     def best(
@@ -142,29 +139,31 @@ class Profile(Sequence[Measurement]):
         max_error: float | None = None,
         bandwidth: float = BANDWIDTH,
     ) -> Choice:
-        """The best way for "size", "encode", "decode" or "balanced" (to encode, send at `bandwidth`
-        bytes a second, and decode).
+        """Returns the best candidate for "size", "encode", "decode" or "balanced": the time to
+        encode, send at `bandwidth` bytes per second, and decode.
 
-        Quantized ways take part only with `lossy=True`, or with `max_error`, the largest error that
-        any element may have. Times that are within a tenth of each other count as equal; then the
-        smaller way is taken, or the format that comes first in `tw.formats()`.
+        Quantized candidates are considered only with `lossy=True`, or with `max_error`, the largest
+        error of an element. Times within a tenth of each other count as equal; then the smaller
+        candidate wins, or the format that is first in `tw.formats()`. Raises LookupError if no
+        candidate is left.
         """
-        why, found = choosing.best(self.measurements, what, lossy, max_error, bandwidth)
-        return Choice(what, f"{why} All this of a sample." if self.sampled else why, found)
+        why, measurement = choosing.best(self.measurements, what, lossy, max_error, bandwidth)
+        return Choice(what, f"{why} Measured on a sample." if self.sampled else why, measurement)
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """Size against speed, for encoding and for decoding. The file is SVG, PNG or PDF by its
-        suffix; without one it is the Figure.
+        """Plots size against speed, for encoding and decoding, to an SVG, PNG or PDF file; without
+        a path it returns the Figure of matplotlib.
 
-        Each format has a colour and each compression a marker; quantized ways are hollow. The line
-        joins the exact ways that no other exact way is both smaller and quicker than.
+        Each format has a colour and each compression a marker; quantized candidates are hollow. The
+        line connects the exact candidates that no other one beats in both size and speed.
         """
-        from . import plot  # needs matplotlib
+        # Only plots need matplotlib.
+        from . import plot
 
         return plot.plot(self, path)
 
     def json(self) -> dict[str, Any]:
-        """Plain dicts and lists."""
+        """Returns plain dicts and lists."""
         return {
             **{
                 name: getattr(self, name)
@@ -175,13 +174,13 @@ class Profile(Sequence[Measurement]):
                 if self._has_exact()
                 else {}
             ),
-            "measurements": [one.json() for one in self.measurements],
+            "measurements": [measurement.json() for measurement in self.measurements],
             "skipped": dict(self.skipped),
             "wrong": dict(self.wrong),
         }
 
     def _has_exact(self) -> bool:
-        return any(not one.lossy for one in self.measurements)
+        return any(not measurement.lossy for measurement in self.measurements)
 
     def __len__(self) -> int:
         return len(self.measurements)

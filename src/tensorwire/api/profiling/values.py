@@ -1,6 +1,4 @@
-"""What profiling must know of a value: how many bytes it has, what it is in words, a sample of it,
-and how far two are apart.
-"""
+"""Sizes, descriptions, samples and distances of nested values, for profiling."""
 
 from __future__ import annotations
 
@@ -18,14 +16,14 @@ from ...transforms.quantization import FLOATS
 from ..equality import equal
 
 RUNS = 8
-"""A sample is made of this many runs of rows, evenly spread."""
+"""A sample has this many runs of rows, evenly spread."""
 SMALL = 64 << 10
-"""Bytes of a tensor that is never cut."""
+"""Tensors of up to so many bytes are not sampled."""
 _BLOCK = 1 << 20
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """The tensors of a nested value, as ours."""
+    """Yields the tensors of a nested value, converted to ours."""
     if isinstance(value, (dict, Bundle)) and frameworks.is_python(value):
         for item in value.values():
             yield from leaves(item)
@@ -35,12 +33,12 @@ def leaves(value: Any) -> Iterator[Any]:
     elif isinstance(value, Quantized):
         yield value
     elif not frameworks.is_python(value):
-        found = frameworks.leaf(value)
-        yield from leaves(found) if isinstance(found, list) else [found]
+        leaf = frameworks.leaf(value)
+        yield from leaves(leaf) if isinstance(leaf, list) else [leaf]
 
 
 def arrays(value: Any) -> Iterator[Array]:
-    """The NumPy arrays that the tensors are made of."""
+    """Yields the NumPy arrays of all tensors."""
     for leaf in leaves(value):
         if isinstance(leaf, np.ndarray):
             yield leaf
@@ -52,7 +50,7 @@ def arrays(value: Any) -> Iterator[Array]:
 
 
 def nbytes(value: Any) -> int:
-    """Bytes of all tensors.
+    """The number of bytes of all tensors.
 
     >>> nbytes({"x": np.zeros(3), "words": Strings.of(["ab"]), "n": 7})
     42
@@ -61,25 +59,25 @@ def nbytes(value: Any) -> int:
 
 
 def has_floats(value: Any) -> bool:
-    """Whether there is anything to quantize; a value in which some tensors are quantized already is
-    to stay as it is.
+    """Whether a value has float tensors to quantize. A value that has quantized tensors already is
+    not quantized again.
     """
     return not has_codes(value) and any(name in FLOATS for name in map(_dtype, leaves(value)))
 
 
 def in_words(value: Any) -> str:
-    """The value in a few words, none of which comes from the data.
+    """A short description of a value, without any text from the data.
 
     >>> in_words(np.zeros((2, 3))), in_words({"a": np.zeros(3), "b": [np.arange(2), 7]})
     ('float64 (2, 3)', 'dict of 2 tensors (float64, int64)')
     """
-    found = list(leaves(value))
-    if len(found) == 1 and not frameworks.is_python(value):
-        return repr(found[0]) if isinstance(found[0], Quantized) else describe(found[0])
-    kinds = ", ".join(dict.fromkeys(map(_dtype, found)))
+    tensors = list(leaves(value))
+    if len(tensors) == 1 and not frameworks.is_python(value):
+        return repr(tensors[0]) if isinstance(tensors[0], Quantized) else describe(tensors[0])
+    kinds = ", ".join(dict.fromkeys(map(_dtype, tensors)))
     return (
-        f"{type(value).__name__} of {len(found)}"
-        f" tensor{'s' * (len(found) != 1)}{f' ({kinds})' if kinds else ''}"
+        f"{type(value).__name__} of {len(tensors)}"
+        f" tensor{'s' * (len(tensors) != 1)}{f' ({kinds})' if kinds else ''}"
     )
 
 
@@ -94,8 +92,8 @@ def _dtype(leaf: Any) -> str:
 
 
 def sample(value: Any, most: int) -> Any:
-    """The value with about `most` bytes: of every large tensor runs of rows, evenly spread, so that
-    kinds, dtypes and nesting stay.
+    """A sample of a value with about `most` bytes: evenly spread runs of rows of every large
+    tensor. Kinds, dtypes and nesting stay.
 
     >>> sample({"x": np.arange(1_000_000), "n": 7}, 80_000)["x"].shape
     (10000,)
@@ -142,7 +140,7 @@ def _cut(leaf: Any, part: float) -> Any:
 
 
 def _cut_dense(array: Array, part: float) -> Array:
-    """Rows, or where there are too few of them, slices of the longest axis."""
+    """A sample of rows, or of slices along the longest axis if there are too few rows."""
     most = max(1, int(array.nbytes * part))
     while array.nbytes > most:
         part = most / array.nbytes
@@ -175,7 +173,7 @@ def _rows(items: Any, runs: list[tuple[int, int]]) -> Any:
 
 
 def _below(parts: list[Any]) -> Any:
-    """Arrays, or Strings, one below the other."""
+    """The concatenation of arrays or Strings along the first axis."""
     if isinstance(parts[0], np.ndarray):
         return np.concatenate(parts)
     shape = (sum(len(part) for part in parts), *parts[0].shape[1:])
@@ -190,7 +188,7 @@ def _bounds(lengths: list[Array]) -> Array:
 
 
 def _runs(count: int, part: float) -> list[tuple[int, int]]:
-    """From where to where, to take `part` of `count` rows.
+    """The bounds of the runs that sample a share `part` of `count` rows.
 
     >>> _runs(1000, 0.1)[:2], _runs(3, 0.5), _runs(1, 0.1)
     ([(0, 12), (125, 138)], [(0, 1)], [(0, 1)])
@@ -203,20 +201,22 @@ def _runs(count: int, part: float) -> list[tuple[int, int]]:
 
 
 class DifferentError(Exception):
-    """Two values are apart in more than the size of floats."""
+    """Two values differ in more than the values of floats."""
 
 
 def difference(value: Any, other: Any) -> tuple[float, float]:
-    """The largest and the mean distance of the finite floats of two values that are otherwise
-    equal; else DifferentError.
+    """The largest and the mean distance of the finite floats of two values. Raises DifferentError
+    if the values differ in anything else.
 
     >>> difference({"x": np.float32([1, 2]), "n": 7}, {"x": np.float32([1, 2.5]), "n": 7})
     (0.5, 0.25)
     """
     most, total, count = 0.0, 0.0, 0
     for a, b in _pairs(value, other):
-        for at in range(0, a.size, _BLOCK):
-            before, after = (x.reshape(-1)[at : at + _BLOCK].astype(np.float64) for x in (a, b))
+        for start in range(0, a.size, _BLOCK):
+            before, after = (
+                x.reshape(-1)[start : start + _BLOCK].astype(np.float64) for x in (a, b)
+            )
             finite = np.isfinite(before)
             with np.errstate(invalid="ignore"):
                 error = np.abs(before - after)[finite]
@@ -229,7 +229,7 @@ def difference(value: Any, other: Any) -> tuple[float, float]:
 
 
 def _pairs(a: Any, b: Any) -> Iterator[tuple[Array, Array]]:
-    """The arrays of floats at the same place in two values; whatever else is there must be equal."""
+    """Yields the float arrays at the same place in two values. Everything else must be equal."""
     if isinstance(a, (dict, Bundle)) and frameworks.is_python(a):
         _demand(type(a) is type(b) and list(a) == list(b))
         for key in a:
@@ -266,4 +266,4 @@ def _leaf_pairs(x: Any, y: Any) -> Iterator[tuple[Array, Array]]:
 
 def _demand(true: bool) -> None:
     if not true:
-        raise DifferentError("the value came back different in more than its floats")
+        raise DifferentError("the decoded value differs in more than its floats")

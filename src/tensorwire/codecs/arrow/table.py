@@ -66,7 +66,7 @@ def columns(value: object, metadata: dict[str, str] | None, format: str) -> Tabl
     """A value taken apart."""
     texts = (value.metadata if isinstance(value, Bundle) else {}) | (metadata or {})
     if KEY in texts:
-        raise EncodeError(f"the metadata key {KEY!r} is taken", format=format)
+        raise EncodeError(f"the metadata key {KEY!r} is reserved", format=format)
     spec, parts = lowering.lower(value, holds=holds, strings=True)
     if isinstance(value, Bundle):
         spec.pop("metadata", None)  # they stand in the format's own place

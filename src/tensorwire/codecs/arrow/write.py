@@ -101,4 +101,4 @@ def _compressed(buffers: list[Buffer], codec: pa.Codec) -> list[Buffer]:
         )
 
     parallel = sum(map(len, buffers)) >= _PARALLEL
-    return list(streams.each(one, buffers, streams.cores(None) if parallel else 1))
+    return list(streams.map_parallel(one, buffers, streams.cores(None) if parallel else 1))

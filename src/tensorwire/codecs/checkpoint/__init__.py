@@ -1,3 +1,1 @@
-"""TensorFlow's checkpoints: an index and data files under one prefix, read and written without
-TensorFlow.
-"""
+"""TensorFlow checkpoints (TensorBundle): an index and data files that share a prefix."""

@@ -1,9 +1,17 @@
-"""A checkpoint as a container of tensors: opened by its index alone, each tensor read when it is
-asked for.
+"""TensorBundle reader: a checkpoint as a container that reads each tensor on access.
 
-Tensors are listed by their readable names, in the order of their keys; a key can always be asked
-for too. What `tw.save` wrote comes back as it was, by the spec that it left under a key of its own;
-any other checkpoint is a Bundle.
+1. Opening reads the index only (`entries.read_index`). Its last 48 bytes are checked first, so that
+   a large file of another format is not read.
+2. Tensors are listed by readable name in the order of their keys. A stored key is accepted wherever
+   a name is.
+3. The part of a tensor is created on first access. So a checkpoint of many thousand variables opens
+   in the time that parsing the index takes.
+4. The entry of a partitioned variable has no bytes. Its part is assembled from the slices' entries,
+   once they are known to cover the variable exactly (`slices.sliced_part`).
+5. The object graph and the spec of `tw.save` are strings under reserved keys. They are hidden from
+   the listing, but can be read by key, and `tw.verify` checks them.
+6. With a spec the checkpoint is the value that `tw.save` was given (`Value`). Any other checkpoint
+   is a Bundle (`Variables`).
 """
 
 from __future__ import annotations
@@ -34,7 +42,7 @@ SPEC_VERSION = 1
 
 
 class Variables(Container):
-    """The tensors of any checkpoint. Nothing is made for a tensor before it is asked for."""
+    """The tensors of any checkpoint. The part of a tensor is created on first access."""
 
     def __init__(
         self, index: CheckpointIndex, data: Data, readable: bool, copy: bool | None, budget: Budget
@@ -51,7 +59,8 @@ class Variables(Container):
         self._hidden = {i for i in (index.find(key) for key in hidden) if i is not None}
 
     def offset(self, name: str) -> int:
-        return 0  # a place in one of several files
+        # Data offsets belong to one of several files, so there is no offset in the checkpoint.
+        return 0
 
     @cached_property
     def _by_name(self) -> dict[str, int]:
@@ -62,8 +71,8 @@ class Variables(Container):
         return dict(zip(self.index.all_keys(), range(len(self.index)), strict=True))
 
     def _number(self, name: Any) -> int | None:
-        found = self._by_name.get(name)
-        return self._by_key.get(name) if found is None else found
+        number = self._by_name.get(name)
+        return self._by_key.get(name) if number is None else number
 
     def _listed(self) -> list[tuple[int, str]]:
         return [(i, name) for i, name in enumerate(self._names) if i not in self._hidden]
@@ -75,12 +84,12 @@ class Variables(Container):
         return self.keys() if readable else [self.index.key(i) for i, _ in self._listed()]
 
     def shapes(self) -> dict[str, tuple[int | None, ...]]:
-        found: dict[str, tuple[int | None, ...]] = dict(
+        shapes: dict[str, tuple[int | None, ...]] = dict(
             zip(self._names, self.index.shapes, strict=True)
         )
         for i in self._hidden:
-            del found[self._names[i]]
-        return found
+            del shapes[self._names[i]]
+        return shapes
 
     def __contains__(self, name: object) -> bool:
         return self._number(name) is not None
@@ -91,7 +100,7 @@ class Variables(Container):
             raise KeyError(name)
         if number not in self._parts:
             try:
-                self._parts[number] = self._made(self.index.entry(number))
+                self._parts[number] = self._create_part(self.index.entry(number))
             except DecodeError as error:
                 raise error.add(
                     format=FORMAT, tensor=name, path=self._data.index_path, offset=0
@@ -100,27 +109,27 @@ class Variables(Container):
 
     plain_part = part
 
-    def _made(self, entry: BundleEntry) -> AnyPart:
+    def _create_part(self, entry: BundleEntry) -> AnyPart:
         if entry.row is None and entry.dtype not in (dtypes.STRING, dtypes.VARIANT):
-            why = f"TensorFlow's dtype {entry.dtype} is not known here"
+            why = f"unsupported TensorFlow dtype number {entry.dtype}"
             error = DecodeError(why, format=FORMAT, tensor=str(entry.key), offset=entry.offset)
             error.add(path=self._data.index_path)
             return UnreadablePart(f"DataType {entry.dtype}", entry.shape, entry.size, error)
         if not entry.slices:
             return self._plain(entry)
-        message, at = self.index.sliced[str(entry.key)]
+        message, offset = self.index.sliced[str(entry.key)]
         try:
             slices = read_extents(message, self.budget)
         except DecodeError as error:
-            raise error.add(base=at) from None
+            raise error.add(base=offset) from None
         pieces = []
         for extents in slices:
             piece = self.index.pieces.get(slice_key(str(entry.key), extents))
             if piece is None:
                 raise DecodeError(
-                    f"the slice {extents} of a variable is nowhere in the index",
+                    f"the index has no entry for the slice {extents} of this variable",
                     format=FORMAT,
-                    offset=at,
+                    offset=offset,
                 )
             pieces.append((piece, self._plain(piece)))
         return sliced_part(entry, slices, pieces)
@@ -138,7 +147,7 @@ class Variables(Container):
 
     @property
     def tree(self) -> Any:
-        """What it would be if `tw.save` had written it."""
+        """The spec that `tw.save` would have written."""
         return {
             "bundle": {name: {} for _, name in self._listed()},
             "tensor_metadata": self.tensor_metadata,
@@ -150,13 +159,13 @@ class Variables(Container):
 
     @property
     def tensor_metadata(self) -> dict[str, dict[str, str]]:  # type: ignore[override]
-        """The key of each tensor whose name is another one."""
+        """The stored key of each tensor whose readable name differs from it."""
         keys = self.index.all_keys()
         return {name: {"key": keys[i]} for i, name in self._listed() if keys[i] != name}
 
     @property
     def unlisted(self) -> list[str]:
-        """What is no tensor of the value, and must be whole all the same."""
+        """Names of the hidden entries, which are not tensors but are verified too."""
         return [self._names[i] for i in sorted(self._hidden)]
 
     def spec(self, name: str) -> TensorSpec:
@@ -175,7 +184,7 @@ class Variables(Container):
 
 
 class Value(Container):
-    """A value that `tw.save` wrote."""
+    """A checkpoint that `tw.save` wrote, read as the saved value. Stored keys are accepted too."""
 
     def __init__(
         self,
@@ -224,9 +233,7 @@ class Value(Container):
 def open_prefix(
     prefix: str, mmap: bool = False, readable: bool = True, limits: Limits | None = None
 ) -> tuple[Source, Container]:
-    """The checkpoint PREFIX.index with its data files: a source that closes them, and the
-    container.
-    """
+    """Opens the checkpoint PREFIX.index; returns (source that closes its files, container)."""
     limits = limits or DEFAULT
     path = index_path(prefix)
     try:
@@ -243,7 +250,7 @@ def open_prefix(
 
 
 def _read_index_file(path: str) -> Any:
-    """All of it, once its end says that it is one."""
+    """Reads an index file after checking that its footer is that of a table."""
     source = FileSource(path)
     try:
         size = source.size
@@ -251,7 +258,7 @@ def _read_index_file(path: str) -> Any:
             source.read_bytes(size - leveldb.FOOTER, leveldb.FOOTER)
         ):
             raise DecodeError(
-                "no checkpoint index: it does not end as one does",
+                "not a checkpoint index: the footer lacks the table magic",
                 format=FORMAT,
                 path=path,
                 offset=size,
@@ -264,14 +271,16 @@ def _read_index_file(path: str) -> Any:
 def open_joined(
     source: Source, readable: bool = True, copy: bool | None = None, limits: Limits = DEFAULT
 ) -> Container:
-    """A checkpoint in one run of bytes: its data files, then its index."""
+    """Opens a checkpoint in one run of bytes: its data files, then its index."""
     size, budget = source.size, limits.call(source.size)
     if size < leveldb.FOOTER:
-        raise DecodeError(f"a checkpoint in {size} bytes", format=FORMAT, offset=size)
+        raise DecodeError(f"{size} bytes are too few for a checkpoint", format=FORMAT, offset=size)
     length = leveldb.size_of(source.read_at(size - leveldb.FOOTER, leveldb.FOOTER))
     if length > size:
         raise DecodeError(
-            f"an index of {length} bytes in {size}", format=FORMAT, offset=size - leveldb.FOOTER
+            f"the footer claims an index of {length} bytes, but the input has {size}",
+            format=FORMAT,
+            offset=size - leveldb.FOOTER,
         )
     try:
         index = read_index(source.read_at(size - length, length), budget)
@@ -288,42 +297,46 @@ def _container(
         return variables
     parts = {key: variables.part(key) for key in index.all_keys() if key not in names.HIDDEN}
     try:
-        said = _said(variables.read(names.SPEC))
-        stored = names.key_of if said.get("graph") else str
-        spec, ordered = assign(said["spec"], said["metadata"], parts, stored)
-        return Value(spec, ordered, said["metadata"], budget, variables)
+        saved = _parse_spec(variables.read(names.SPEC))
+        stored = names.key_of if saved.get("graph") else str
+        spec, ordered = assign(saved["spec"], saved["metadata"], parts, stored)
+        return Value(spec, ordered, saved["metadata"], budget, variables)
     except DecodeError as error:
         raise error.add(format=FORMAT, tensor=names.SPEC, offset=0) from None
 
 
-def _said(strings: Any) -> dict[str, Any]:
+def _parse_spec(strings: Any) -> dict[str, Any]:
     if strings.shape != () or not hasattr(strings, "offsets"):
-        raise DecodeError("the spec of a value is one string")
-    said = jsontext.parse(strings.data.tobytes(), FORMAT)
-    version = said.get("version") if isinstance(said, dict) else None
-    if version != SPEC_VERSION or "spec" not in said:
-        raise DecodeError(f"a value of version {version!r:.20}, written by a newer tensorwire?")
-    metadata = said.setdefault("metadata", {})
+        raise DecodeError("the spec of a saved value must be a scalar string")
+    saved = jsontext.parse(strings.data.tobytes(), FORMAT)
+    version = saved.get("version") if isinstance(saved, dict) else None
+    if version != SPEC_VERSION or "spec" not in saved:
+        raise DecodeError(
+            f"unsupported version {version!r:.20} of the saved spec",
+            hint="it may have been written by a newer release of tensorwire",
+        )
+    metadata = saved.setdefault("metadata", {})
     if not isinstance(metadata, dict) or not all(
         isinstance(text, str) for text in metadata.values()
     ):
-        raise DecodeError("the metadata of a value are text")
-    return dict(said)
+        raise DecodeError("the metadata of a saved value must be a dict of strings")
+    return dict(saved)
 
 
 def spec_of(lowered: Node, metadata: dict[str, str], graph: bool) -> bytes:
-    """What `_said` reads."""
-    said = (
+    """Encodes the spec of a value as the JSON that `_parse_spec` reads."""
+    saved = (
         {"version": SPEC_VERSION, "spec": lowered}
         | ({"graph": True} if graph else {})
         | ({"metadata": metadata} if metadata else {})
     )
-    return jsontext.write(said)
+    return jsontext.write(saved)
 
 
 def says_it_all(spec: Node, keys: Sequence[str]) -> bool:
-    """Whether a Bundle, as any checkpoint is one, says everything that the spec does; `keys` are
-    those of its parts.
+    """Whether a checkpoint without a spec is read back as the same value.
+
+    That holds for a Bundle of plain tensors whose names equal their sorted `keys`.
     """
     plain = (
         isinstance(spec, dict)

@@ -1,14 +1,13 @@
-"""checkpoint: TensorFlow's TensorBundle, `PREFIX.index` and `PREFIX.data-00000-of-00001`, which
-TensorFlow reads and writes.
+"""The checkpoint format: TensorFlow's TensorBundle, PREFIX.index and PREFIX.data-00000-of-00001.
 
-A value is taken apart by `lowering`, strings and all dtypes that TensorFlow has kept as they are.
-Names become keys, which an object graph connects, so that `tf.train.Checkpoint` restores them. What
-TensorFlow cannot say (nesting, other kinds, Python values) is one JSON string under the key
+`lowering` splits a value into parts; strings and all dtypes of TensorFlow are stored natively.
+Names become keys, connected by an object graph, so that `tf.train.Checkpoint` restores them. What a
+TensorBundle cannot express (nesting, other kinds, Python values) is one JSON string under the key
 `__tensorwire__`:
 
     {"version": 1, "spec": ..., "graph": true, "metadata": {...}}
 
-As bytes a checkpoint is its data files one after the other, and then its index: `cat PREFIX.data-*
+As bytes a checkpoint is its data files, concatenated, and then its index: `cat PREFIX.data-*
 PREFIX.index`.
 """
 
@@ -33,7 +32,7 @@ from .names import key_of
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Named tensors as TensorFlow stores variables.
+    """The checkpoint codec: named tensors as TensorFlow stores variables.
 
     >>> import numpy as np
     >>> codec = Checkpoint()
@@ -42,30 +41,33 @@ class Checkpoint:
     """
 
     graph: bool = True
-    """Write an object graph, so that tf.train.Checkpoint restores; False stores names as they are,
-    as TensorFlow 1 does.
+    """Write an object graph, so that tf.train.Checkpoint can restore. False stores plain names, as
+    TensorFlow 1 does.
     """
     shards: int = 1
-    """Data files to write."""
+    """The number of data files to write."""
     readable: bool = True
-    """List names without TensorFlow's additions; False lists the keys as they are stored, and
-    everything that is there.
-    """
+    """List readable names. False lists all stored keys, hidden ones included."""
     limits: Limits = DEFAULT
 
     def encode(self, value: Any, metadata: Metadata | None = None) -> list[Buffer]:
-        """The data files, tensors not copied, and then the index as the last buffer."""
+        """Returns the data files, without copying tensors, and the index as the last buffer."""
         if type(self.shards) is not int or not 0 < self.shards < 100_000:
-            raise EncodeError(f"{self.shards!r:.20} data files", format=FORMAT)
+            raise EncodeError(
+                f"invalid number of data files {self.shards!r:.20}: use shards=1 to 99999",
+                format=FORMAT,
+            )
         spec, parts = lowering.lower(value, holds=holds, strings=True)
         texts = all_metadata(value, metadata)
         if isinstance(value, Bundle):
-            spec.pop("metadata", None)  # they stand beside the spec
+            # The metadata are stored beside the spec.
+            spec.pop("metadata", None)
         names = lowering.names(spec, len(parts))
         keys = [key_of(name) if self.graph else name for name in names]
         layout, out = Layout(), []
         total, done = sum(part.nbytes for part in parts), 0
         for key, part in zip(keys, parts, strict=True):
+            # Data files get about equal shares of the bytes.
             if (
                 layout.used
                 and done * self.shards >= total * (layout.shard + 1)
@@ -74,8 +76,8 @@ class Checkpoint:
                 layout.next_shard()
             out += layout.add(key, part)
             done += part.nbytes
-        says = None if not texts and says_it_all(spec, keys) else spec_of(spec, texts, self.graph)
-        return [*out, *layout.finish(self.graph, says), layout.index(self.shards)]
+        saved = None if not texts and says_it_all(spec, keys) else spec_of(spec, texts, self.graph)
+        return [*out, *layout.finish(self.graph, saved), layout.index(self.shards)]
 
     def decode(self, data: memoryview, copy: bool | None = None) -> Any:
         try:
@@ -84,7 +86,7 @@ class Checkpoint:
             raise error.add(format=FORMAT, offset=0) from None
 
     def open(self, source: Source, copy: bool | None = None) -> Container:
-        """From one run of bytes."""
+        """Opens a checkpoint in one run of bytes."""
         try:
             return open_joined(source, self.readable, copy, self.limits)
         except DecodeError as error:
@@ -92,5 +94,5 @@ class Checkpoint:
             raise error.add(offset=0) from None
 
     def open_files(self, prefix: str, mmap: bool) -> tuple[Source, Container]:
-        """From its files."""
+        """Opens a checkpoint by its prefix."""
         return open_prefix(prefix, mmap, self.readable, self.limits)

@@ -1,6 +1,4 @@
-"""Where the bytes of a checkpoint's tensors are: `PREFIX.data-00000-of-00002` and so on, or in
-bytes, one data file after the other.
-"""
+"""Data files of a checkpoint: PREFIX.data-00000-of-00002 and so on, or all of them concatenated."""
 
 from __future__ import annotations
 
@@ -15,13 +13,13 @@ from ...storage.files import Source
 from .entries import FORMAT, CheckpointIndex
 
 _AT_ONCE = 64
-"""Data files that are opened with the index, so that what is read later is what was there then.
-More are opened when they are needed.
+"""Data files that are opened together with the index. A checkpoint that is replaced later does not
+affect files that are open already. Further files are opened on first use.
 """
 
 
 def data_path(prefix: str, shard: int, shards: int) -> str:
-    """The name of a data file.
+    """Returns the path of a data file.
 
     >>> data_path("model.ckpt-10", 0, 2)
     'model.ckpt-10.data-00000-of-00002'
@@ -35,13 +33,11 @@ class Data(Protocol):
     index_path: str | None
 
     def place(self, shard: int) -> tuple[Source, int, int]:
-        """The source that holds a data file, where in it the file begins, and where it ends."""
+        """Returns the source that holds a data file, and its start and end in that source."""
 
 
 class DataFiles:
-    """Data files on disk. As a Source it stands for all files of the checkpoint: it knows their
-    size and closes them.
-    """
+    """Data files on disk. This is also the Source of the checkpoint, which closes them."""
 
     def __init__(
         self,
@@ -61,9 +57,10 @@ class DataFiles:
             try:
                 self._open(shard)
             except FileNotFoundError:
-                pass  # an index alone can be looked at; whoever reads a tensor hears of it
+                # An index alone can be listed. Reading a tensor reports the missing data file.
+                pass
         self.size = index_size + sum(source.size for source in self._sources.values())
-        """Of the index and the data files that are open."""
+        """Total bytes of the index and of the data files that are open."""
 
     def _open(self, shard: int) -> Source:
         with self._lock:
@@ -82,7 +79,7 @@ class DataFiles:
                 source = self._open(shard)
             except FileNotFoundError as error:
                 raise DecodeError(
-                    "this data file of the checkpoint is missing",
+                    "a data file of the checkpoint is missing",
                     format=FORMAT,
                     path=error.filename,
                     offset=0,
@@ -91,7 +88,10 @@ class DataFiles:
 
     def read_at(self, offset: int, count: int) -> memoryview:
         raise DecodeError(
-            "a checkpoint is not one run of bytes", format=FORMAT, path=self.path, offset=offset
+            "a checkpoint consists of several files and cannot be read as one",
+            format=FORMAT,
+            path=self.path,
+            offset=offset,
         )
 
     def close(self) -> None:
@@ -103,20 +103,20 @@ class DataFiles:
 
 
 class JoinedData:
-    """All data files one after the other, each ending with its last tensor, in one source."""
+    """Concatenated data files in one source. Each ends where its last tensor does."""
 
     def __init__(self, source: Source, index: CheckpointIndex, end: int) -> None:
-        self._source, self._places, at = source, {}, 0
+        self._source, self._places, offset = source, {}, 0
         self.index_path = source.path
         ends = index.ends()
         for shard in sorted(ends):
-            self._places[shard] = at, at + ends[shard]
-            at += ends[shard]
-        if at != end:
+            self._places[shard] = offset, offset + ends[shard]
+            offset += ends[shard]
+        if offset != end:
             raise DecodeError(
-                f"{end} bytes before the index, and its tensors end at {at}",
+                f"the index begins at byte {end}, but the last tensor ends at {offset}",
                 format=FORMAT,
-                offset=min(at, end),
+                offset=min(offset, end),
             )
 
     def place(self, shard: int) -> tuple[Source, int, int]:

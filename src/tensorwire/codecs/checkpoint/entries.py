@@ -1,10 +1,20 @@
-"""The index of a TensorFlow checkpoint: what it says of every tensor, checked as far as that goes
-without the data.
+"""Index reader of a TensorBundle: parses PREFIX.index and checks what can be checked without data.
 
-The index is a table (`wire.table`). Its first key is "", whose value is the header {num_shards,
-endianness, version}; every other value is an entry {dtype, shape, shard_id, offset, size, crc32c,
-slices}. A variable that was saved in slices has an entry without bytes that lists them, and each
-slice an entry of its own, under a key that begins with a zero byte.
+The index is an SSTable (`wire.leveldb`), which maps keys to protobuf messages. The first key is "",
+and its value is the header {num_shards, endianness, version}. Every other value is an entry {dtype,
+shape, shard_id, offset, size, crc32c, slices}.
+
+1. Blocks are read in order. `leveldb.contents` has verified the CRC of each one.
+2. The kernel `bundle_block` parses a whole block into columns: keys, shapes, places, CRCs and
+   kinds. It checks each entry by itself: valid dtype, shape and shard, and for fixed-size dtypes a
+   size that equals the product of the shape.
+3. The first and last key of a block must lie in the range that the table's index gives to it.
+   Together with the ascending keys in a block, that rules out duplicates.
+4. The entry of a partitioned variable lists its slices and has no bytes. Each slice has an entry of
+   its own. Slice keys begin with a zero byte, so they sort before all others and are split off.
+5. No two tensors may overlap in a data file. That is checked for all entries at once, by sorting.
+6. Almost all keys end with the same suffix, which the kernel cuts off. The full key is made only
+   when it is needed.
 """
 
 from __future__ import annotations
@@ -28,16 +38,17 @@ Array = np.ndarray[Any, Any]
 FORMAT = "checkpoint"
 _SUFFIX = SUFFIX.encode()
 VERSION = 1
-"""Of the bundle format: what TensorFlow has written since 2016."""
+"""The version of the bundle format that TensorFlow has written since 2016."""
 _OPAQUE = 255
-"""The size of an element where the shape does not tell how many bytes there are: strings, variants
-and dtypes that are not known here."""
+"""Element size that means "not fixed": strings, variants and unsupported dtypes, whose number of
+bytes does not follow from the shape.
+"""
 _KNOWN = {number: row.numpy.itemsize for number, row in dtypes.BY_TF.items()}
 _ITEMSIZES = bytes([0, *(_KNOWN.get(number, _OPAQUE) for number in range(1, 256))])
 
 
 class BundleEntry(NamedTuple):
-    """One tensor, or one slice of one."""
+    """The index entry of one tensor, or of one slice."""
 
     key: str | bytes
     dtype: int
@@ -46,54 +57,54 @@ class BundleEntry(NamedTuple):
     offset: int
     size: int
     crc: int
-    """Masked."""
+    """CRC-32C of the tensor's bytes, masked."""
     slices: bool
-    """Whether it is in slices, and has no bytes of its own."""
+    """Whether the tensor is partitioned into slices and has no bytes of its own."""
 
     @property
     def row(self) -> dtypes.DType | None:
-        """None for strings and what else has no numbers."""
+        """The numeric dtype; None for strings, variants and unsupported dtypes."""
         return dtypes.BY_TF.get(self.dtype)
 
 
 @dataclass(slots=True)
 class CheckpointIndex:
-    """All entries, by number. Columns are arrays, so that a checkpoint of many thousand variables
-    opens in a moment.
-    """
+    """All entries by number. They are kept as columns, so that large checkpoints open quickly."""
 
     shards: int
     big_endian: bool
     stems: list[str]
-    """The keys, without `SUFFIX` where they end so."""
+    """The keys, without `SUFFIX` where they end with it."""
     shapes: list[tuple[int, ...]]
     places: Array
     """int64 [3, n]: shard, offset, size"""
     crcs: Array
     """uint32, masked"""
     kinds: Array
-    """uint8 [4, n]: dtype, whether the key has the suffix, whether the tensor is in slices, whether
-    there is a dot before the suffix
-    """
+    """uint8 [4, n]: dtype, had the suffix, is in slices, the stem has a dot"""
     pieces: dict[bytes, BundleEntry] = field(default_factory=dict)
-    """Slices of variables, by their keys."""
+    """The entries of slices by key."""
     sliced: dict[str, tuple[bytes, int]] = field(default_factory=dict)
-    """The entries of variables that are in slices, as messages, and where they are."""
+    """Key of a partitioned variable -> its entry as a message, and the offset of its block."""
 
     def __len__(self) -> int:
         return len(self.stems)
 
     @property
     def had_suffix(self) -> Array:
-        found: Array = self.kinds[1]
-        return found
+        flags: Array = self.kinds[1]
+        return flags
 
     def find(self, key: str) -> int | None:
-        """The number of a key that has not the suffix."""
-        # whose keys ascend, as text does where its UTF-8 does
+        """Returns the number of a key without the suffix; None if there is none."""
+        # Keys ascend as bytes. Their text ascends too, because UTF-8 preserves the order.
         bare = np.flatnonzero(self.had_suffix == 0)
-        at = bisect_left(bare, key, key=self.stems.__getitem__)
-        return int(bare[at]) if at < len(bare) and self.stems[bare[at]] == key else None
+        position = bisect_left(bare, key, key=self.stems.__getitem__)
+        return (
+            int(bare[position])
+            if position < len(bare) and self.stems[bare[position]] == key
+            else None
+        )
 
     def key(self, i: int) -> str:
         return self.stems[i] + SUFFIX if self.had_suffix[i] else self.stems[i]
@@ -113,7 +124,7 @@ class CheckpointIndex:
         )
 
     def shards_in_use(self) -> list[int]:
-        """The data files that hold something."""
+        """Returns the numbers of the data files that hold tensors."""
         if self.shards == 1:
             return [0]
         return sorted(
@@ -121,17 +132,17 @@ class CheckpointIndex:
         )
 
     def ends(self) -> dict[int, int]:
-        """Where the last tensor of each data file ends."""
-        found: dict[int, int] = {}
+        """Returns the end of the last tensor in each data file."""
+        ends: dict[int, int] = {}
         for shard, offset, size in self.places.T.tolist() + [
-            [one.shard, one.offset, one.size] for one in self.pieces.values()
+            [piece.shard, piece.offset, piece.size] for piece in self.pieces.values()
         ]:
-            found[shard] = max(found.get(shard, 0), offset + size)
-        return found
+            ends[shard] = max(ends.get(shard, 0), offset + size)
+        return ends
 
 
 def read_index(data: Any, limits: Limits) -> CheckpointIndex:
-    """The index in these bytes, strictly: what does not fit is a DecodeError that says where."""
+    """Parses an index strictly; any violation is a DecodeError with its offset."""
     names: list[Any] = []
     shapes: list[tuple[int, ...]] = []
     columns: list[tuple[Array, Array, Array]] = []
@@ -140,15 +151,17 @@ def read_index(data: Any, limits: Limits) -> CheckpointIndex:
     for block in leveldb.contents(data, FORMAT):
         first = int(header is None)
         header = header or _header(*leveldb.first(block, FORMAT))
-        status, at, last, *found = kernels.bundle_block(
+        status, offset, last, *entries = kernels.bundle_block(
             block.data, block.room, first, _SUFFIX, _ITEMSIZES, header[0]
         )
         if status:
-            raise block.fault(status, at, FORMAT).add(tensor=None if last is None else _text(last))
+            raise block.fault(status, offset, FORMAT).add(
+                tensor=None if last is None else _text(last)
+            )
         start = len(names)
-        names += found[0]
-        shapes += found[1]
-        columns.append((found[2].reshape(3, -1), found[3], found[4].reshape(4, -1)))
+        names += entries[0]
+        shapes += entries[1]
+        columns.append((entries[2].reshape(3, -1), entries[3], entries[4].reshape(4, -1)))
         _check_block(
             block, names[start] if len(names) > start else b"", first, last, columns[-1][2]
         )
@@ -156,14 +169,16 @@ def read_index(data: Any, limits: Limits) -> CheckpointIndex:
             sliced |= _sliced(block, columns[-1][2], first)
         if len(names) > limits.names:
             raise LimitError(
-                f"more than {limits.names:,} tensors; tw.Limits(names=...) allows more",
+                f"more than {limits.names:,} tensors; tw.Limits(names=...) raises the limit",
                 format=FORMAT,
                 offset=block.offset,
             )
     if header is None:
-        raise DecodeError("an index without a header", format=FORMAT, offset=0)
+        raise DecodeError("the checkpoint index has no header", format=FORMAT, offset=0)
     places, crcs, kinds = (
-        columns[0][i] if len(columns) == 1 else np.concatenate([one[i] for one in columns], -1)
+        columns[0][i]
+        if len(columns) == 1
+        else np.concatenate([column[i] for column in columns], -1)
         for i in range(3)
     )
     _check_places(places, names)
@@ -171,7 +186,7 @@ def read_index(data: Any, limits: Limits) -> CheckpointIndex:
 
 
 def _check_block(block: leveldb.Contents, name: Any, first: int, last: bytes, kinds: Array) -> None:
-    """That the block has the keys that the table's index promises."""
+    """Checks that a block has the keys that the table's index assigns to it."""
     key = (
         b""
         if first
@@ -185,7 +200,7 @@ def _check_block(block: leveldb.Contents, name: Any, first: int, last: bytes, ki
     )
     try:
         if key is None:
-            raise DecodeError("an empty block in a table", offset=block.offset)
+            raise DecodeError("the table has an empty block", offset=block.offset)
         block.check(key, last)
     except DecodeError as error:
         raise error.add(format=FORMAT) from None
@@ -200,7 +215,7 @@ def _sliced(block: leveldb.Contents, kinds: Array, first: int) -> dict[str, tupl
 
 
 def _index(index: CheckpointIndex) -> CheckpointIndex:
-    """With the slices in their place; they sort before everything else."""
+    """Moves the entries of slices, which sort before all others, from the columns to `pieces`."""
     names = index.stems
     if names and isinstance(names[0], bytes):
         count = next((i for i, name in enumerate(names) if isinstance(name, str)), len(names))
@@ -218,40 +233,47 @@ def _index(index: CheckpointIndex) -> CheckpointIndex:
 def _header(key: bytes, message: bytes) -> tuple[int, bool]:
     if key:
         raise DecodeError(
-            "the first key of an index is not the empty one: this is a table, and no checkpoint",
+            "not a checkpoint index: the first key of the table is not empty",
             format=FORMAT,
             offset=0,
         )
     reader = MessageReader(BytesSource(message), FORMAT, Limits(names=1000))
-    said = reader.take((0, len(message)), once=(3,), numbers=(1, 2))
-    version = reader.take(said[3], numbers=(1, 2)) if said[3] is not None else {2: 0}
+    fields = reader.take((0, len(message)), once=(3,), numbers=(1, 2))
+    version = reader.take(fields[3], numbers=(1, 2)) if fields[3] is not None else {2: 0}
     if version[2] > VERSION:
         why = (
-            f"a checkpoint for readers of version {version[2]} and later; this one knows {VERSION}"
+            f"the checkpoint requires a reader of version {version[2]}, but this one supports"
+            f" version {VERSION}"
         )
         raise DecodeError(why, format=FORMAT, offset=0)
-    if not 0 < said[1] < 1 << 31 or said[2] > 1:
+    if not 0 < fields[1] < 1 << 31 or fields[2] > 1:
         raise DecodeError(
-            f"a header of {said[1]} data files in byte order {said[2]}", format=FORMAT, offset=0
+            f"invalid checkpoint header: {fields[1]} data files, byte order {fields[2]}",
+            format=FORMAT,
+            offset=0,
         )
-    return said[1], said[2] == 1
+    return fields[1], fields[2] == 1
 
 
 def _check_places(places: Array, names: list[Any]) -> None:
-    """No two tensors have bytes in common."""
-    some = np.arange(places.shape[1]) if places[2].all() else np.flatnonzero(places[2])
-    shard, start, size = places if len(some) == places.shape[1] else places[:, some]
+    """Checks that no two tensors share bytes of a data file."""
+    rows = np.arange(places.shape[1]) if places[2].all() else np.flatnonzero(places[2])
+    shard, start, size = places if len(rows) == places.shape[1] else places[:, rows]
     stop = start + size
-    # one data file: as many begin as have ended
+    # Fast path for one data file: if every start, sorted, is at or behind the previous end, sorted,
+    # no two intervals overlap, and the tensors need not be matched with their ends.
     if not shard.any() and (np.sort(start)[1:] >= np.sort(stop)[:-1]).all():
         return
     order = np.lexsort((start, shard))
-    some, shard, start, stop = some[order], shard[order], start[order], stop[order]
+    rows, shard, start, stop = rows[order], shard[order], start[order], stop[order]
     bad = np.flatnonzero((shard[1:] == shard[:-1]) & (start[1:] < stop[:-1]))
     if len(bad):
-        one, other = (_text(names[int(some[at])]) for at in (bad[0], bad[0] + 1))
+        first_name, second_name = (_text(names[int(rows[row])]) for row in (bad[0], bad[0] + 1))
         raise DecodeError(
-            f"its bytes overlap those of {one!r:.80}", format=FORMAT, tensor=other, offset=0
+            f"the tensor overlaps the bytes of {first_name!r:.80}",
+            format=FORMAT,
+            tensor=second_name,
+            offset=0,
         )
 
 

@@ -1,10 +1,9 @@
-"""The object graph of a TensorFlow 2 checkpoint: which object holds which, and under which key each
-variable's value is.
+"""Object graph of a TensorFlow 2 checkpoint: the tracked objects, and the key of each variable.
 
-It is a TrackableObjectGraph, kept as a string under `_CHECKPOINTABLE_OBJECT_GRAPH`.
-`tf.train.Checkpoint(...).restore` walks it together with the objects that it is given. Names need
-none of it, because keys say the same; what keys do not say is what a variable was called when it
-was made (`full_name`), and by which other ways it can be reached.
+It is a TrackableObjectGraph message, stored as a string under `_CHECKPOINTABLE_OBJECT_GRAPH`.
+`tf.train.Checkpoint(...).restore` walks it together with the objects to restore. Readable names are
+made from the keys alone. The graph adds the name that each variable was created with (`full_name`),
+and further paths to it.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ _ATTRIBUTE = "VARIABLE_VALUE"
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """A tensor of an object."""
+    """A saved tensor of an object."""
 
     name: str
-    """VARIABLE_VALUE for variables."""
+    """VARIABLE_VALUE for the value of a variable."""
     full_name: str
-    """What the variable was called when it was made; empty for what is none."""
+    """The name that the variable was created with; empty if the object is not a variable."""
     key: str
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """What an optimizer keeps for a variable: numbers of nodes, and what it is (m, v, momentum)."""
+    """A slot variable of an optimizer: node numbers of both variables, and its name (m, v)."""
 
     variable: int
     name: str
@@ -46,7 +45,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """An object. The first is the root."""
+    """A tracked object. The first node of a graph is the root."""
 
     children: dict[str, int] = field(default_factory=dict)
     attributes: list[Attribute] = field(default_factory=list)
@@ -54,20 +53,42 @@ class GraphNode:
 
 
 def full_names(nodes: Iterable[GraphNode]) -> dict[str, str]:
-    """Key -> what the variable was called when it was made, where that is known.
+    """Maps the key of each variable to the name that it was created with.
 
-    >>> full_names([GraphNode(attributes=[Attribute("VARIABLE_VALUE", "dense/kernel",
-    ...     "w/.ATTRIBUTES/VARIABLE_VALUE")])])
-    {'w/.ATTRIBUTES/VARIABLE_VALUE': 'dense/kernel'}
+    `nodes` is the result of `read_graph`. Variables without such a name are left out.
+
+    >>> import tensorwire as tw
+    >>> from tensorwire import checkpoint
+    >>> blob = tw.dumps({"net": {"kernel": tw.tensor([1.0, 2.0])}}, "checkpoint")
+    >>> with tw.open(blob, format="checkpoint") as file:
+    ...     graph = file["_CHECKPOINTABLE_OBJECT_GRAPH"].read()
+    >>> nodes = checkpoint.read_graph(graph.tolist())
+    >>> checkpoint.full_names(nodes)
+    {'net/kernel/.ATTRIBUTES/VARIABLE_VALUE': 'net/kernel'}
     """
-    return {one.key: one.full_name for node in nodes for one in node.attributes if one.full_name}
+    return {
+        attribute.key: attribute.full_name
+        for node in nodes
+        for attribute in node.attributes
+        if attribute.full_name
+    }
 
 
 def read_graph(message: bytes, limits: Limits = DEFAULT) -> list[GraphNode]:
-    """The nodes of an object graph.
+    """Returns the nodes of an object graph, the root first.
 
-    >>> read_graph(write_graph(["a/b/.ATTRIBUTES/VARIABLE_VALUE"]))[1].children
-    {'b': 2}
+    `message` is the string that a checkpoint stores under `_CHECKPOINTABLE_OBJECT_GRAPH`. Nodes
+    have `children` (name -> node number), `attributes` (name, full_name, key) and `slots`. Raises
+    DecodeError if the message is not a valid graph.
+
+    >>> import tensorwire as tw
+    >>> from tensorwire import checkpoint
+    >>> blob = tw.dumps({"net": {"kernel": tw.tensor([1.0, 2.0])}}, "checkpoint")
+    >>> with tw.open(blob, format="checkpoint") as file:
+    ...     graph = file["_CHECKPOINTABLE_OBJECT_GRAPH"].read()
+    >>> nodes = checkpoint.read_graph(graph.tolist())
+    >>> nodes[0].children, nodes[1].children
+    ({'net': 1}, {'kernel': 2})
     """
     reader = MessageReader(BytesSource(message), FORMAT, limits)
     spans = reader.take((0, len(message)), many=(1,))[1]
@@ -75,35 +96,42 @@ def read_graph(message: bytes, limits: Limits = DEFAULT) -> list[GraphNode]:
 
 
 def _node(reader: MessageReader, span: Span, count: int) -> GraphNode:
-    found = reader.take(span, many=(1, 2, 3))
+    parts = reader.take(span, many=(1, 2, 3))
     children = {}
-    for child in found[1]:
-        said = reader.take(child, once=(2,), numbers=(1,))
-        children[reader.text(said[2])] = _known(said[1], count, child)
+    for child in parts[1]:
+        fields = reader.take(child, once=(2,), numbers=(1,))
+        children[reader.text(fields[2])] = _checked_number(fields[1], count, child)
     attributes = []
-    for one in found[2]:
-        said = reader.take(one, once=(1, 2, 3))
-        attributes.append(Attribute(*(reader.text(said[number]) for number in (1, 2, 3))))
+    for message in parts[2]:
+        fields = reader.take(message, once=(1, 2, 3))
+        attributes.append(Attribute(*(reader.text(fields[number]) for number in (1, 2, 3))))
     slots = []
-    for one in found[3]:
-        said = reader.take(one, once=(2,), numbers=(1, 3))
+    for message in parts[3]:
+        fields = reader.take(message, once=(2,), numbers=(1, 3))
         slots.append(
-            Slot(_known(said[1], count, one), reader.text(said[2]), _known(said[3], count, one))
+            Slot(
+                _checked_number(fields[1], count, message),
+                reader.text(fields[2]),
+                _checked_number(fields[3], count, message),
+            )
         )
     return GraphNode(children, attributes, slots)
 
 
-def _known(number: int, count: int, span: Span) -> int:
+def _checked_number(number: int, count: int, span: Span) -> int:
     if number >= count:
         raise DecodeError(
-            f"the object graph speaks of node {number} of {count}", format=FORMAT, offset=span[0]
+            f"node {number} is not one of the {count} object graph nodes",
+            format=FORMAT,
+            offset=span[0],
         )
     return number
 
 
 def make_graph(keys: Iterable[str]) -> list[GraphNode]:
-    """The objects that variables with these keys are attributes of. Keys that are no way through
-    objects are left out.
+    """Returns the objects that variables with these keys belong to.
+
+    A key without the suffix is not a path through objects, and is left out.
 
     >>> [list(node.children) for node in make_graph(["net/kernel/.ATTRIBUTES/VARIABLE_VALUE"])]
     [['net'], ['kernel'], []]
@@ -111,14 +139,14 @@ def make_graph(keys: Iterable[str]) -> list[GraphNode]:
     nodes = [GraphNode()]
 
     def walk(path: str) -> int:
-        at = 0
+        node = 0
         for part in path.split("/") if path else []:
             name = re.sub(r"\.(.)", lambda match: "/" if match[1] == "S" else match[1], part)
-            if name not in nodes[at].children:
-                nodes[at].children[name] = len(nodes)
+            if name not in nodes[node].children:
+                nodes[node].children[name] = len(nodes)
                 nodes.append(GraphNode())
-            at = nodes[at].children[name]
-        return at
+            node = nodes[node].children[name]
+        return node
 
     for key in keys:
         if not key.endswith(SUFFIX):
@@ -135,7 +163,7 @@ def make_graph(keys: Iterable[str]) -> list[GraphNode]:
 
 
 def write_graph(keys: Iterable[str]) -> bytes:
-    """The message of `make_graph`."""
+    """Returns the graph of `make_graph` as a message."""
     return b"".join(_field(1, _encoded(node)) for node in make_graph(keys))
 
 
@@ -144,20 +172,20 @@ def _encoded(node: GraphNode) -> bytes:
         _field(1, _number(1, child) + _field(2, name.encode()))
         for name, child in node.children.items()
     ]
-    for one in node.attributes:
+    for attribute in node.attributes:
         out.append(
             _field(
                 2,
-                _field(1, one.name.encode())
-                + _field(2, one.full_name.encode())
-                + _field(3, one.key.encode()),
+                _field(1, attribute.name.encode())
+                + _field(2, attribute.full_name.encode())
+                + _field(3, attribute.key.encode()),
             )
         )
     out += [
         _field(3, _number(1, slot.variable) + _field(2, slot.name.encode()) + _number(3, slot.node))
         for slot in node.slots
     ]
-    # has_checkpoint_values: there are only nodes that lead to some
+    # has_checkpoint_values: every node here leads to a saved value.
     return b"".join(out) + _field(5, _number(1, 1))
 
 

@@ -1,8 +1,7 @@
-"""Tensors on their way into a checkpoint: where each will lie, what the index will say of it, and
-the bytes to write.
+"""Layout of a checkpoint being written: the offset, index entry and bytes of each tensor.
 
-Numbers begin at a multiple of 64 in their data file, so that a mapping of it can be used as it is.
-TensorFlow itself leaves no gaps, and does not mind them.
+Numeric tensors are aligned to 64 bytes in their data file, so that a memory mapping can be used
+without a copy. TensorFlow itself writes no padding, but accepts it.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ Buffers = list[Any]
 
 
 def holds(row: dtypes.DType) -> bool:
-    """Whether TensorFlow has the dtype."""
+    """Whether TensorFlow has this dtype."""
     return row.tf is not None
 
 
 class Layout:
-    """The index as it grows."""
+    """Collects the index entries of the tensors that are added."""
 
     def __init__(self) -> None:
         self.shard = 0
@@ -46,18 +45,19 @@ class Layout:
         return self._used
 
     def next_shard(self) -> None:
-        """What comes now is in the next data file."""
+        """Starts the next data file."""
         self.shard, self._used = self.shard + 1, 0
 
     def add(self, key: str, tensor: Any) -> Buffers:
-        """The bytes of a tensor (an array in C order, or Strings) that go to the end of the current
-        data file, large ones not copied.
+        """Returns the bytes to append to the current data file for a tensor.
+
+        The tensor is an array in C order, or Strings. Large data is not copied.
         """
         self._check(key)
         return self._place(key, tensor)
 
     def finish(self, graph: bool, spec: bytes | None) -> Buffers:
-        """The bytes of what is no tensor: the object graph, and the spec of a value."""
+        """Returns the bytes of the hidden entries: the object graph, and the spec of a value."""
         out: Buffers = []
         if graph:
             keys = (key.decode() for key in sorted(self._entries))
@@ -69,11 +69,13 @@ class Layout:
     def _check(self, key: str) -> None:
         if key in HIDDEN or not key or key.startswith("\0"):
             raise EncodeError(
-                f"{key!r:.60} is no name that a checkpoint can have", format=FORMAT, tensor=key
+                f"invalid checkpoint key {key!r:.60}: empty, reserved or starting with a null byte",
+                format=FORMAT,
+                tensor=key,
             )
         if key.encode() in self._entries:
             raise EncodeError(
-                f"two tensors would have the key {key!r:.80}", format=FORMAT, tensor=key
+                f"two tensors have the same checkpoint key {key!r:.80}", format=FORMAT, tensor=key
             )
 
     def _place(self, key: str, tensor: Any) -> Buffers:
@@ -82,7 +84,9 @@ class Layout:
         else:
             row = dtypes.of(tensor.dtype)
             if row.tf is None:
-                raise EncodeError(f"TensorFlow has no dtype {row.name}", format=FORMAT, tensor=key)
+                raise EncodeError(
+                    f"TensorFlow does not support the dtype {row.name}", format=FORMAT, tensor=key
+                )
             data = memory.chunk(tensor)
             number, gap, chunks, crc = (
                 row.tf,
@@ -99,7 +103,7 @@ class Layout:
         return [chunk for chunk in (bytes(gap), *chunks) if len(chunk)]
 
     def index(self, shards: int | None = None) -> bytes:
-        """The index, for so many data files."""
+        """Returns the index, whose header names `shards` data files."""
         return leveldb.write(
             [
                 (b"", header(self.shard + 1 if shards is None else shards)),
@@ -109,7 +113,7 @@ class Layout:
 
 
 def header(shards: int) -> bytes:
-    """A BundleHeaderProto: the number of data files, little-endian, and the version.
+    """Returns a BundleHeaderProto: number of data files, little-endian byte order, version.
 
     >>> header(1).hex()
     '08011a020801'
@@ -132,7 +136,11 @@ def _entry(
 
 
 def _strings(strings: Strings) -> tuple[Buffers, int]:
-    """Lengths, their checksum, bytes; and the checksum of it all."""
+    """Returns the stored form of strings, and its checksum.
+
+    The layout is: all lengths as varints, their masked CRC, all bytes. The CRC of the entry covers
+    the lengths as fixed-size integers, then the stored CRC, then the bytes.
+    """
     offsets, data = np.ascontiguousarray(strings.offsets), np.ascontiguousarray(strings.data)
     crc = length_crc(np.diff(offsets))
     lengths = kernels.string_lengths(b"", data, offsets)

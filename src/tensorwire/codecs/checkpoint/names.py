@@ -1,10 +1,10 @@
-"""Names of a checkpoint's variables: the keys that TensorFlow stores, and what people call them.
+"""Names of checkpoint variables: the keys that TensorFlow stores, and readable names for them.
 
-TensorFlow 2 makes a key of the way through the object graph:
-`encoder/layer_0/kernel/.ATTRIBUTES/VARIABLE_VALUE`. A "." in a name on the way is stored as "..", a
-"/" as ".S". The value of an optimizer's slot for a variable is at
-`VARIABLE/.OPTIMIZER_SLOT/OPTIMIZER/SLOT/.ATTRIBUTES/VARIABLE_VALUE`. TensorFlow 1's keys are the
-names of the variables.
+TensorFlow 2 builds a key from the path through the object graph:
+`encoder/layer_0/kernel/.ATTRIBUTES/VARIABLE_VALUE`. A "." in a path component is escaped as "..",
+and a "/" as ".S". The slot variable of an optimizer is stored under
+`VARIABLE/.OPTIMIZER_SLOT/OPTIMIZER/SLOT/.ATTRIBUTES/VARIABLE_VALUE`. The keys of TensorFlow 1 are
+plain variable names.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ import numpy as np
 
 SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-"""The object graph, a string. TensorFlow 1 has none."""
+"""The key of the object graph, a string. TensorFlow 1 writes none."""
 SPEC = "__tensorwire__"
-"""What was saved, where names and tensors alone do not say it: a string that TensorFlow never asks
-for.
+"""The key of the spec that `tw.save` writes: a string that TensorFlow ignores. It is needed where
+names and tensors alone do not describe the value.
 """
 HIDDEN = (GRAPH, SPEC)
-"""Keys of what is no variable; they can be read all the same."""
+"""Keys of entries that are not variables. They are not listed, but can be read."""
 _ATTRIBUTES, _SLOT = "/.ATTRIBUTES/", "/.OPTIMIZER_SLOT/"
 _ESCAPE = re.compile(r"\.(.?)", re.S)
 
 
 def readable(key: str) -> str:
-    """A key without TensorFlow's additions.
+    """Returns the readable name of a key, without TensorFlow's suffixes and escapes.
 
     >>> readable("encoder/layer_0/kernel/.ATTRIBUTES/VARIABLE_VALUE"), readable("dense/kernel")
     ('encoder/layer_0/kernel', 'dense/kernel')
     >>> readable("net/kernel/.OPTIMIZER_SLOT/adam/m/.ATTRIBUTES/VARIABLE_VALUE")
     'adam/slots/m/net/kernel'
     """
-    path, found, attribute = key.rpartition(_ATTRIBUTES)
-    if not found:
+    path, separator, attribute = key.rpartition(_ATTRIBUTES)
+    if not separator:
         return key
     path, slot, where = path.partition(_SLOT)
     if slot:
@@ -54,9 +54,10 @@ def _unescaped(match: re.Match[str]) -> str:
 def all_readable(
     stems: list[str], had_suffix: np.ndarray[Any, Any], dotted: bool = True
 ) -> list[str]:
-    """The readable names of all keys of a checkpoint, of which those that had it are cut off before
-    `SUFFIX`. Where two would be the same, or one would be another's key, both stay as they are
-    stored. `dotted`: whether any of them may have a dot.
+    """Returns the readable names of all keys of a checkpoint.
+
+    `stems` are the keys without `SUFFIX`, and `had_suffix` tells which had it. Names that clash
+    with each other, or with another key, stay as stored. `dotted` is False if no stem has a dot.
 
     >>> all_readable(["a", "a", "b"], np.array([False, True, True]))
     ['a', 'a/.ATTRIBUTES/VARIABLE_VALUE', 'b']
@@ -64,21 +65,24 @@ def all_readable(
     if not dotted and _differ(stems, had_suffix):
         return stems
     keys = [
-        stem + SUFFIX if had else stem for stem, had in zip(stems, had_suffix.tolist(), strict=True)
+        stem + SUFFIX if suffixed else stem
+        for stem, suffixed in zip(stems, had_suffix.tolist(), strict=True)
     ]
     names = [readable(key) if "." in stem else stem for stem, key in zip(stems, keys, strict=True)]
-    times, taken = Counter(names), set(keys)
+    counts, taken = Counter(names), set(keys)
     clash = {
         name
         for name, key in zip(names, keys, strict=True)
-        if times[name] > 1 or (name != key and name in taken)
+        if counts[name] > 1 or (name != key and name in taken)
     }
     return [key if name in clash else name for name, key in zip(names, keys, strict=True)]
 
 
 def _differ(stems: list[str], had_suffix: np.ndarray[Any, Any]) -> bool:
-    """Whether no stem is there twice. Keys are different, so of two that are the same one has lost
-    its end, and the other had none.
+    """Whether all stems are distinct.
+
+    Keys are distinct, so of two equal stems exactly one had the suffix. Only the stems without it
+    need a search.
     """
     bare = np.flatnonzero(had_suffix == 0).tolist()
     if len(bare) in (0, len(stems)):
@@ -91,7 +95,7 @@ def _differ(stems: list[str], had_suffix: np.ndarray[Any, Any]) -> bool:
 
 
 def key_of(name: str) -> str:
-    """The key of a name in an object graph; a name that is such a key already stays as it is.
+    """Returns the object graph key of a name; a name that is such a key already is unchanged.
 
     >>> key_of("encoder/layer.0/kernel"), key_of("a/.ATTRIBUTES/VARIABLE_VALUE")
     ('encoder/layer..0/kernel/.ATTRIBUTES/VARIABLE_VALUE', 'a/.ATTRIBUTES/VARIABLE_VALUE')

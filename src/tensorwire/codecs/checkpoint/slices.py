@@ -1,8 +1,8 @@
-"""Partitioned variables: a tensor that was saved in slices, each of them an entry of its own.
+"""Partitioned variables: tensors that were saved in slices, each with an index entry of its own.
 
-The variable's entry lists the slices, a (start, length) for each dimension, where a length that is
-not said means all. The key of a slice is made of the variable's name and these numbers in an
-encoding that sorts as they do.
+The variable's entry lists the slices as (start, length) for each dimension. A missing length means
+the whole dimension. The key of a slice encodes the variable's name and these numbers in
+TensorFlow's OrderedCode, whose bytes sort as the numbers do.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from .entries import FORMAT, BundleEntry
 from .parts import CheckpointPart
 
 Extent = tuple[int, int | None]
-"""Start and length; None for all of a dimension."""
+"""Start and length; the length is None for a whole dimension."""
 _FIELDS = 32
-"""A variable may have this many times fewer fields in its slices than a checkpoint may have
-tensors: they are looked at one by one.
+"""The fields of a variable's slices are limited to Limits.names divided by this, because they are
+parsed one by one.
 """
 _PAIRWISE = 4096
-"""Slices that cut more than one dimension are compared with each other, so there is an end to how
-many there may be.
+"""The most slices that may cut several dimensions: they are compared with each other, in quadratic
+time.
 """
 
 
@@ -41,11 +41,12 @@ def _unsigned(number: int) -> bytes:
 
 
 def _signed(number: int) -> bytes:
-    """As many leading ones as there are bytes (the first bit is turned, so that negative numbers
-    sort first), then the number.
+    """Encodes a signed integer: as many leading one bits as there are bytes, then the number.
 
-    >>> _signed(0).hex(), _signed(-1).hex(), _signed(63).hex(), _signed(64).hex(), _signed(-65).hex()
-    ('80', '7f', 'bf', 'c040', '3fbf')
+    The sign is inverted, so that negative numbers sort first.
+
+    >>> [_signed(number).hex() for number in (0, -1, 63, 64, -65)]
+    ['80', '7f', 'bf', 'c040', '3fbf']
     """
     size = (~number if number < 0 else number).bit_length() // 7 + 1
     mark = ((1 << size) - 1) << (8 * size - size)
@@ -53,12 +54,12 @@ def _signed(number: int) -> bytes:
 
 
 def slice_key(name: str, extents: Sequence[Extent]) -> bytes:
-    """The key of a slice.
+    """Returns the key of a slice.
 
     >>> slice_key("p", [(0, 2), (0, 4)])
     b'\\x00p\\x00\\x01\\x01\\x02\\x80\\x82\\x80\\x84'
     """
-    # UTF-8 has no byte 0xff, which would be marked as well
+    # OrderedCode escapes the bytes 0x00 and 0xff. UTF-8 never contains 0xff.
     text = name.encode().replace(b"\x00", b"\x00\xff") + b"\x00\x01"
     numbers = (
         _signed(start) + _signed(-1 if length is None else length) for start, length in extents
@@ -67,9 +68,9 @@ def slice_key(name: str, extents: Sequence[Extent]) -> bytes:
 
 
 def read_extents(message: bytes, limits: Limits) -> list[list[Extent]]:
-    """The slices that a variable's entry lists."""
+    """Returns the slices that a variable's entry lists."""
     reader = MessageReader(BytesSource(message), FORMAT, Limits(names=limits.names // _FIELDS))
-    found = []
+    slices = []
     for span in reader.take((0, len(message)), many=(7,))[7]:
         extents: list[Extent] = []
         for extent in reader.take(span, many=(1,))[1]:
@@ -80,14 +81,12 @@ def read_extents(message: bytes, limits: Limits) -> list[list[Extent]]:
                 elif field.number == 2 and isinstance(field.value, int):
                     length = field.value
             extents.append((start, length))
-        found.append(extents)
-    return found
+        slices.append(extents)
+    return slices
 
 
 class SlicedPart(BasePart):
-    """The whole of a partitioned variable. Reading rows reads the slices that hold them, and of
-    those only these rows.
-    """
+    """A partitioned variable. Reading rows reads only these rows of the slices that hold them."""
 
     checksum = True
 
@@ -104,9 +103,9 @@ class SlicedPart(BasePart):
             [
                 [
                     (start, dim if length is None else length)
-                    for (start, length), dim in zip(one, self.shape, strict=True)
+                    for (start, length), dim in zip(extents, self.shape, strict=True)
                 ]
-                for one in slices
+                for extents in slices
             ],
             np.int64,
         ).reshape(len(slices), len(self.shape), 2)
@@ -120,16 +119,18 @@ class SlicedPart(BasePart):
     def _read(self, rows: Rows) -> Any:
         low, high = rows if rows is not None else (0, self.shape[0] if self.shape else 0)
         if rows is not None and (not self.shape or not 0 <= low <= high <= self.shape[0]):
-            raise DecodeError(f"rows {low} to {high} of a tensor of shape {list(self.shape)}")
+            raise DecodeError(f"rows {low} to {high} are out of range for shape {list(self.shape)}")
+        # The slices together have the size of the tensor. So if all of their bytes exist, the
+        # tensor can be allocated.
         for part in self._parts:
-            part.check()  # before there is room for all of them: together they are the tensor
+            part.check()
         out = np.empty((high - low, *self.shape[1:]) if self.shape else (), self._numpy)
         for part, box in zip(self._parts, self._boxes.tolist(), strict=True):
             start, stop = (max(box[0][0], low), min(sum(box[0]), high)) if box else (0, 0)
             if box and start >= stop:
                 continue
             whole = not box or (start, stop) == (box[0][0], sum(box[0]))
-            found = part.read(None if whole else (start - box[0][0], stop - box[0][0]))
+            piece = part.read(None if whole else (start - box[0][0], stop - box[0][0]))
             where = (
                 (
                     slice(start - low, stop - low),
@@ -138,7 +139,7 @@ class SlicedPart(BasePart):
                 if box
                 else ()
             )
-            out[where] = np.asarray(found)
+            out[where] = np.asarray(piece)
         return (
             Strings.of(out.reshape(-1).tolist(), out.shape, text=False)
             if self._numpy.kind == "O"
@@ -149,9 +150,7 @@ class SlicedPart(BasePart):
 def sliced_part(
     entry: BundleEntry, slices: list[list[Extent]], pieces: list[tuple[BundleEntry, CheckpointPart]]
 ) -> SlicedPart:
-    """A variable of these slices, once it is sure that they fit it, do not overlap, and leave no
-    hole.
-    """
+    """Returns the part of a variable after checking that its slices cover it exactly once."""
     shape = entry.shape
     validate.elements(shape, DecodeError)
     for extents, (piece, _) in zip(slices, pieces, strict=True):
@@ -165,19 +164,20 @@ def sliced_part(
         )
         if not inside or piece.shape != sizes or piece.dtype != entry.dtype or piece.slices:
             raise DecodeError(
-                f"a slice {extents} of shape {list(piece.shape)} does not fit the variable's shape"
-                f" {list(shape)}"
+                f"the slice {extents} of shape {list(piece.shape)} does not fit the variable's"
+                f" shape {list(shape)}"
             )
-    found = SlicedPart(entry, slices, [part for _, part in pieces])
-    _check_cover(shape, found._boxes)
-    return found
+    part = SlicedPart(entry, slices, [part for _, part in pieces])
+    _check_cover(shape, part._boxes)
+    return part
 
 
 def _check_cover(shape: tuple[int, ...], boxes: Any) -> None:
+    # If the volumes add up to that of the variable and no two boxes overlap, there is no gap.
     volumes = [math.prod(size for _, size in box) for box in boxes.tolist()]
     if sum(volumes) != math.prod(shape):
         raise DecodeError(
-            f"the slices of a variable have {sum(volumes)} elements, and the variable"
+            f"the slices of the variable have {sum(volumes)} elements, but the variable has"
             f" {math.prod(shape)}"
         )
     boxes = boxes[[bool(volume) for volume in volumes]] if len(boxes) else boxes
@@ -185,12 +185,13 @@ def _check_cover(shape: tuple[int, ...], boxes: Any) -> None:
     cut = [axis for axis, dim in enumerate(shape) if (boxes[:, axis, 1] != dim).any()]
     if len(boxes) < 2:
         return
+    # Slices along one dimension, the usual case, are sorted and compared with their neighbours.
     if len(cut) == 1:
         order = np.argsort(starts[:, cut[0]], kind="stable")
         clash = (starts[order[1:], cut[0]] < stops[order[:-1], cut[0]]).any()
     elif len(boxes) > _PAIRWISE:
         raise LimitError(
-            f"a variable in {len(boxes)} slices along several dimensions; the limit is {_PAIRWISE}"
+            f"a variable has {len(boxes)} slices along several dimensions; the limit is {_PAIRWISE}"
         )
     else:
         clash = any(
@@ -198,4 +199,4 @@ def _check_cover(shape: tuple[int, ...], boxes: Any) -> None:
             for i in range(len(boxes) - 1)
         )
     if clash:
-        raise DecodeError("the slices of a variable overlap")
+        raise DecodeError("the slices of the variable overlap")

@@ -1,5 +1,6 @@
-"""Which checkpoint a path means, and the file `checkpoint` in a folder that names the latest one (a
-CheckpointState in text form).
+"""Checkpoint state: which checkpoint a path refers to, and the `checkpoint` file of a folder.
+
+The `checkpoint` file names the latest checkpoint. It is a CheckpointState message in text format.
 """
 
 from __future__ import annotations
@@ -34,25 +35,35 @@ _INDEX, _DATA = ".index", re.compile(r"\.data-\d{5}-of-\d{5}\Z", re.A)
 
 
 def latest(folder: str | os.PathLike[str]) -> str | None:
-    """The prefix of the latest checkpoint in a folder, as its `checkpoint` file says; None if there
-    is no such file.
+    """Returns the prefix of the latest checkpoint in a folder; None without a `checkpoint` file.
 
-    A folder that has been moved may still name its old place; then the checkpoint of that name in
-    the folder itself is meant.
+    The `checkpoint` file of a moved folder may still name the old location. Then the checkpoint of
+    that name in the folder itself is returned. Raises DecodeError if the file is not valid.
 
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_state(folder, f"{folder}/model.ckpt-20")
-    ...     latest(folder) == os.path.join(folder, "model.ckpt-20")
-    True
+    >>> import tensorwire as tw
+    >>> from tensorwire import checkpoint
+    >>> import os, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> checkpoint.save_state(folder, f"{folder}/model.ckpt-20")
+    >>> os.path.basename(checkpoint.latest(folder))
+    'model.ckpt-20'
     """
-    found = all_checkpoints(folder)
-    return found[0] if found else None
+    prefixes = all_checkpoints(folder)
+    return prefixes[0] if prefixes else None
 
 
 def all_checkpoints(folder: str | os.PathLike[str]) -> list[str]:
-    """The latest checkpoint, and then all that the `checkpoint` file of a folder names, oldest
-    first.
+    """Returns the latest checkpoint of a folder, then all in its `checkpoint` file, oldest first.
+
+    The list is empty if there is no such file. Raises DecodeError if the file is not valid.
+
+    >>> import tensorwire as tw
+    >>> from tensorwire import checkpoint
+    >>> import os, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> checkpoint.save_state(folder, f"{folder}/ckpt-2", [f"{folder}/ckpt-1"])
+    >>> [os.path.basename(prefix) for prefix in checkpoint.all_checkpoints(folder)]
+    ['ckpt-2', 'ckpt-1', 'ckpt-2']
     """
     path = os.path.join(os.fspath(folder), STATE)
     try:
@@ -64,7 +75,7 @@ def all_checkpoints(folder: str | os.PathLike[str]) -> list[str]:
     newest = [text for name, text in fields if name == _LATEST]
     if len(newest) != 1 or not newest[0]:
         raise DecodeError(
-            f"a checkpoint file names one {_LATEST}, not {len(newest)}",
+            f"a checkpoint file must have one {_LATEST}, but this one has {len(newest)}",
             format=FORMAT,
             path=path,
             offset=0,
@@ -77,13 +88,25 @@ def all_checkpoints(folder: str | os.PathLike[str]) -> list[str]:
 def save_state(
     folder: str | os.PathLike[str], newest: str, others: Sequence[str] = (), durable: bool = True
 ) -> None:
-    """Writes the `checkpoint` file of a folder, so that `tf.train.latest_checkpoint` and
-    `tw.open(folder)` find `newest`.
+    """Writes the `checkpoint` file of a folder, which names the latest checkpoint.
 
-    `others` are the ones that are kept besides, oldest first. Prefixes in the folder are stored by
-    their names, so that it can be moved.
+    `tf.train.latest_checkpoint` and `tw.open(folder)` then find the prefix `newest`. `others` are
+    the older checkpoints that are kept, oldest first. Prefixes in the folder are stored relative to
+    it, so that it can be moved. `durable` waits until the file is on disk.
+
+    >>> import tensorwire as tw
+    >>> from tensorwire import checkpoint
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> tw.save(f"{folder}/model.ckpt-1", {"step": tw.tensor(1)}, "checkpoint")
+    >>> checkpoint.save_state(folder, f"{folder}/model.ckpt-1")
+    >>> tw.load(folder)["step"].item()
+    1
     """
-    names = [os.path.basename(one) if _is_in(folder, one) else one for one in (*others, newest)]
+    names = [
+        os.path.basename(prefix) if _is_in(folder, prefix) else prefix
+        for prefix in (*others, newest)
+    ]
     lines = [
         f"{_LATEST}: {_quoted(names[-1])}\n",
         *(f"{_ALL}: {_quoted(name)}\n" for name in names),
@@ -92,9 +115,10 @@ def save_state(
 
 
 def find(path: str, named: bool = False) -> str | None:
-    """The prefix of the checkpoint that a path means, or None if it means none: a prefix, its index
-    or a data file, a folder with a `checkpoint` file, or a SavedModel's folder. `named`: somebody
-    said that it is a checkpoint.
+    """Returns the prefix of the checkpoint that a path refers to; None if it does not.
+
+    The path is a prefix, its index or a data file, a folder with a `checkpoint` file, or the folder
+    of a SavedModel. `named` means that the caller named the format.
 
     >>> find("model.ckpt-10.data-00000-of-00001", named=True)
     'model.ckpt-10'
@@ -120,18 +144,17 @@ def find(path: str, named: bool = False) -> str | None:
 
 
 def _in_folder(path: str, named: bool) -> str | None:
-    found = latest(path)
-    if found is not None:
-        return found
+    prefix = latest(path)
+    if prefix is not None:
+        return prefix
     variables = os.path.join(path, "variables", "variables")
     if os.path.exists(index_path(variables)):
         return variables
     if named:
-        why = (
-            f"a folder without a file named {STATE!r} and without the variables of a SavedModel;"
-            " name one checkpoint in it"
+        why = f"the folder has neither a {STATE!r} file nor the variables of a SavedModel"
+        raise DecodeError(
+            why, format=FORMAT, path=path, offset=0, hint="pass the prefix of one checkpoint in it"
         )
-        raise DecodeError(why, format=FORMAT, path=path, offset=0)
     return None
 
 
@@ -156,29 +179,29 @@ def _there(folder: str | os.PathLike[str], text: str) -> str:
 
 
 def _parse(content: bytes, path: str) -> list[tuple[str, str]]:
-    """The fields of a message in text form, which has only strings and numbers."""
+    """Parses a message in text format whose fields are strings or numbers."""
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
         raise DecodeError(
-            "a checkpoint file is text", format=FORMAT, path=path, offset=error.start
+            "a checkpoint file must be UTF-8 text", format=FORMAT, path=path, offset=error.start
         ) from None
-    found, at = [], 0
+    fields, offset = [], 0
     text = text.rstrip()
-    while at < len(text) and len(content) <= _LARGEST:
-        match = _LINE.match(text, at)
+    while offset < len(text) and len(content) <= _LARGEST:
+        match = _LINE.match(text, offset)
         if match is None:
             break
-        found.append((match[1], _plain(match[2])))
-        at = match.end()
-    if at < len(text):
+        fields.append((match[1], _plain(match[2])))
+        offset = match.end()
+    if offset < len(text):
         raise DecodeError(
-            'a checkpoint file has lines like model_checkpoint_path: "model-10"',
+            'invalid line in a checkpoint file, expected model_checkpoint_path: "NAME"',
             format=FORMAT,
             path=path,
-            offset=at,
+            offset=offset,
         )
-    return found
+    return fields
 
 
 def _plain(value: str) -> str:

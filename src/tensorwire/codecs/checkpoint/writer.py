@@ -1,11 +1,12 @@
-"""Writing the files of a checkpoint: data first, the index last, which is what makes it one.
+"""Checkpoint writer: writes the data files first and the index last, which publishes them.
 
-A crash at any moment leaves the old checkpoint or the new one:
+A crash at any moment leaves either the old checkpoint or the new one:
 
-1. The new data files get names that no file at the prefix has: another number of data files
-(`-of-00002`).
-2. The new index replaces the old one in one step.
-3. Data files with any other number in their names are removed, those of killed writers too.
+1. New data files get names that no file at the prefix has, by another total in their names
+   (`-of-00002`).
+2. The new index replaces the old one atomically.
+3. Data files with any other total in their names are removed. That includes those of writers that
+   were killed.
 """
 
 from __future__ import annotations
@@ -30,21 +31,24 @@ from .names import key_of
 
 
 class Writer:
-    """A checkpoint, one tensor at a time: what was added need not be kept in memory. Nothing can be
-    seen before it is closed.
+    """Writes a checkpoint one tensor at a time, so that only one needs to be in memory.
 
-    Names become ways through an object graph, as `tf.train.Checkpoint` has them; `graph=False`
-    stores them as they are, as TensorFlow 1 does. Arrays of any framework are taken, and strings;
-    other kinds are for `tw.save`.
+    The checkpoint appears when the writer is closed. As a context manager, it leaves no files if
+    the block raises.
 
-    A checkpoint that replaces another one gets data files of a count that is free (`-of-00002`), so
-    that the two never mix; `shards` asks for a count.
+    `prefix` is the path without `.index`. With `graph=True` names become paths through an object
+    graph, which `tf.train.Checkpoint` restores; `graph=False` stores plain names, as TensorFlow 1
+    does. `durable` waits until the files are on disk. `shards` is the number of data files. By
+    default it is the smallest one that no checkpoint at the prefix uses, so that old and new files
+    never mix.
 
-    >>> import tempfile, numpy as np
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with Writer(f"{folder}/model.ckpt-1") as writer:
-    ...         writer.add("net/kernel", np.zeros((2, 3), np.float32))
-    ...     sorted(os.listdir(folder))
+    >>> import tensorwire as tw
+    >>> from tensorwire import checkpoint
+    >>> import os, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> with checkpoint.Writer(f"{folder}/model.ckpt-1") as writer:
+    ...     writer.add("net/kernel", tw.tensor([[1.0, 2.0]]))
+    >>> sorted(os.listdir(folder))
     ['model.ckpt-1.data-00000-of-00001', 'model.ckpt-1.index']
     """
 
@@ -64,17 +68,24 @@ class Writer:
         self._fd = self._generation.member(data_path(self.prefix, 0, self._shards))
         self._open = True
         self.spec: bytes | None = None
-        """What names and tensors alone do not say (`bundle.spec_of`), set before it is closed."""
+        """The spec of the value (`bundle.spec_of`), if names and tensors do not describe it."""
 
     def add(self, name: str, tensor: Any) -> None:
-        """Writes a tensor to the data file."""
+        """Writes a tensor to the data file.
+
+        The tensor is an array of any framework, or strings. Raises EncodeError for kinds that take
+        several arrays (sparse, ragged, quantized), for an invalid name, and for a name that was
+        added before.
+        """
         if not self._open:
             raise ValueError(f"the writer of {self.prefix} is closed")
-        found = frameworks.leaf(tensor)
-        if isinstance(found, (Sparse, Ragged, Quantized, list)):
-            why = f"a {type(found).__name__} tensor is several arrays; tw.save writes any value"
-            raise EncodeError(why, format=FORMAT, tensor=name, path=self.prefix)
-        array = found if isinstance(found, Strings) else frameworks.layout(found)
+        leaf = frameworks.leaf(tensor)
+        if isinstance(leaf, (Sparse, Ragged, Quantized, list)):
+            why = f"a {type(leaf).__name__} takes several arrays, but a writer adds one array"
+            raise EncodeError(
+                why, format=FORMAT, tensor=name, path=self.prefix, hint="use tw.save instead"
+            )
+        array = leaf if isinstance(leaf, Strings) else frameworks.layout(leaf)
         try:
             files.write_vector(
                 self._fd, self._layout.add(key_of(name) if self._graph else name, array)
@@ -83,7 +94,7 @@ class Writer:
             raise error.add(path=self.prefix) from None
 
     def close(self) -> None:
-        """Makes the checkpoint appear."""
+        """Writes the index, which publishes the checkpoint. Closing twice is allowed."""
         if not self._open:
             return
         self._open = False
@@ -113,9 +124,7 @@ class Writer:
 
 
 def write_files(prefix: str, chunks: Sequence[Any], durable: bool = True) -> None:
-    """The files of a checkpoint from its joined form: the data files, then the index as the last
-    chunk.
-    """
+    """Writes the files of a checkpoint from chunks: the data files, then the index."""
     index = bytes(chunks[-1])
     entries = read_index(index, DEFAULT)
     ends, shards = entries.ends(), free_shards(prefix, entries.shards)
@@ -141,15 +150,13 @@ def _publish(generation: Generation, prefix: str, shards: int, index: bytes) -> 
 
 
 def free_shards(prefix: str, least: int = 1) -> int:
-    """The smallest number of data files, from `least` on, that no file of a checkpoint at this
-    prefix or URL has.
-    """
+    """Returns the smallest unused number of data files at a prefix or URL, from `least` on."""
     taken = {_shards_in(path) for path in data_files(prefix)} | {_shards_of(prefix)}
     return next(shards for shards in range(least, least + len(taken) + 1) if shards not in taken)
 
 
 def data_files(prefix: str) -> list[str]:
-    """The data files at a prefix or URL, of any checkpoint that was ever written there."""
+    """Returns all data files at a prefix or URL, including those of older checkpoints."""
     folder, slash, stem = prefix.rpartition("/")
     name_of = re.compile(re.escape(stem) + r"\.data-\d{5,}-of-\d{5,}", re.ASCII)
     names = sorted(storage.names_within(folder + slash, ""))
@@ -157,15 +164,12 @@ def data_files(prefix: str) -> list[str]:
 
 
 def _shards_in(path: str) -> int:
-    """The number of data files that the name of one says."""
+    """Returns the total number of data files that is part of a data file's name."""
     return int(path.rpartition("-")[2])
 
 
 def _shards_of(prefix: str) -> int | None:
-    """The number of data files that the index at a prefix says.
-
-    None if there is none that can be read.
-    """
+    """Returns the number of data files by the index at a prefix; None without a readable index."""
     try:
         return read_index(storage.read_bytes(index_path(prefix), _LARGEST_INDEX), DEFAULT).shards
     except (FileNotFoundError, DecodeError):

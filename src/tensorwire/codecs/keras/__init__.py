@@ -1,11 +1,9 @@
-"""keras: the weights of `.keras` archives, of `.weights.h5`, and of the older `.h5` files. They are
-only read.
+"""The keras format: weights of `.keras` archives, `.weights.h5` and legacy `.h5` files, read-only.
 
-A `.keras` file is a zip of metadata.json, config.json and model.weights.h5. The config is text to
-us, and becomes metadata: no layer, no Lambda and no function in it is ever made, so there is
-nothing that could be executed. Weights are called as Keras calls them (`hidden/kernel`) where the
-config tells, else by their place in the file (`layers/dense/vars/0`), which `tensor_metadata` has
-in any case.
+A `.keras` file is a zip archive of metadata.json, config.json and model.weights.h5. The config is
+returned as metadata text. No layer, Lambda or function in it is ever created, so nothing can be
+executed. Weights have the names that Keras gives them (`hidden/kernel`) where they follow from the
+config, else their path in the file (`layers/dense/vars/0`), which is always in `tensor_metadata`.
 """
 
 from __future__ import annotations
@@ -33,31 +31,35 @@ WEIGHTS = "model.weights.h5"
 CONFIG = "config.json"
 METADATA = "metadata.json"
 _TEXT = 64 << 20
-"""Bytes of the config."""
+"""The largest JSON member in bytes."""
 _LEGACY = "model_weights/"
 
 
 @dataclass(frozen=True, slots=True)
 class Keras:
-    """The weights of a Keras model, by name."""
+    """The Keras codec: the weights of a model by name."""
 
     limits: Limits = DEFAULT
 
     def encode(self, value: object, metadata: Metadata | None = None) -> list[Buffer]:
         raise EncodeError(
-            "files of Keras are only read; load the weights in Keras and save them there",
+            "the keras format is only read, not written",
             format=FORMAT,
+            hint="load the weights in Keras and save them there",
         )
 
     def decode(self, data: memoryview, copy: bool | None = None) -> Any:
         if copy is False:
             raise DecodeError(
-                "copy=False, but HDF5 copies what it reads; leave copy out", format=FORMAT, offset=0
+                "copy=False is not possible: HDF5 data is copied when it is read",
+                format=FORMAT,
+                offset=0,
+                hint="omit copy=False",
             )
         return self.open(BytesSource(data), copy).value()
 
     def open(self, source: Source, copy: bool | None = None) -> Container:
-        """Reads the names and shapes, and each array when it is asked for."""
+        """Reads names and shapes, and each array on access."""
         budget = self.limits.call(source.size)
         try:
             head = bytes(source.read_at(0, min(8, source.size)))
@@ -70,16 +72,16 @@ class Keras:
 
 
 def _archive(source: Source, budget: Budget) -> tuple[dict[str, str], Any, Source]:
-    """(metadata, config, where the weights are) of a .keras file"""
+    """Returns (metadata, config, source of the weights) of a .keras file."""
     members = {
         member.name: member for member in archive.members(little(source), source.size, budget.names)
     }
     if WEIGHTS.encode() not in members:
-        raise DecodeError(f"a zip without {WEIGHTS}: no .keras file", offset=0)
+        raise DecodeError(f"not a .keras file: the zip archive has no {WEIGHTS}", offset=0)
     texts: dict[str, str] = {}
-    about = _parsed(_text(source, members.get(METADATA.encode()), METADATA, budget))
-    if isinstance(about, dict):
-        texts |= {key: text for key, text in about.items() if isinstance(text, str)}
+    saved_metadata = _parsed(_text(source, members.get(METADATA.encode()), METADATA, budget))
+    if isinstance(saved_metadata, dict):
+        texts |= {key: text for key, text in saved_metadata.items() if isinstance(text, str)}
     config = _text(source, members.get(CONFIG.encode()), CONFIG, budget)
     if config is not None:
         texts["config"] = config
@@ -91,20 +93,20 @@ def _text(source: Source, member: Member | None, name: str, budget: Budget) -> s
         return None
     if member.size > _TEXT:
         raise LimitError(
-            f"{name} has {member.size} bytes, and {_TEXT} are allowed", offset=member.at
+            f"{name} has {member.size} bytes, but at most {_TEXT} are allowed", offset=member.at
         )
     inside = _inside(source, member, budget)
     text = bytes(inside.read_at(0, member.size))
     if member.method == STORED and deflate.backend().crc32(text) != member.crc:
-        raise ChecksumError(f"{name} does not match its checksum", offset=member.at)
+        raise ChecksumError(f"the checksum of {name} does not match", offset=member.at)
     try:
         return text.decode()
     except UnicodeDecodeError:
-        raise DecodeError(f"{name} is not UTF-8", offset=member.at) from None
+        raise DecodeError(f"{name} is not valid UTF-8", offset=member.at) from None
 
 
 class _Weights(Container):
-    """Weights, and the process that reads some of them."""
+    """A container of weights that also ends the HDF5 process when it is closed."""
 
     file: Hdf5
 
@@ -132,8 +134,10 @@ def _weights(
 
 
 def _parsed(text: str | None) -> Any:
-    """What a text of JSON says. It only tells names, so one that cannot be read (Python writes NaN,
-    which is no JSON) says nothing.
+    """Parses JSON; None if it is absent or invalid.
+
+    The config is used for names only, so invalid JSON is not an error (Python writes NaN, which is
+    not JSON).
     """
     try:
         return None if text is None else jsontext.parse(text.encode(), FORMAT)
@@ -142,18 +146,19 @@ def _parsed(text: str | None) -> Any:
 
 
 def _inside(source: Source, member: Member, budget: Budget) -> Source:
-    """What a member holds, as a source."""
-    at = archive.data_at(little(source), member)
+    """Returns the content of a zip member as a source."""
+    start = archive.data_at(little(source), member)
     if member.method == STORED:
-        return SourceSlice(source, at, member.size)
-    inflated = InflatedSource(source, at, member, budget)
-    # HDF5 goes here and there: all of it, once
+        return SourceSlice(source, start, member.size)
+    inflated = InflatedSource(source, start, member, budget)
+    # HDF5 reads in random order, so a compressed member is inflated once, as a whole.
     return BytesSource(inflated.read_at(0, member.size))
 
 
 def _legacy(paths: list[str]) -> dict[str, str]:
-    """`model_weights/dense/dense/kernel:0` of the older files is `dense/kernel`, if that is no
-    other's name.
+    """Returns short names for legacy files: `model_weights/dense/dense/kernel:0` -> `dense/kernel`.
+
+    The mapping is empty if two short names would clash.
     """
     short = {
         path: path.removeprefix(_LEGACY).partition("/")[2].removesuffix(":0")

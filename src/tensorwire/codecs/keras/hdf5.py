@@ -1,16 +1,21 @@
-"""HDF5 files of arrays: the ground that Keras's weights stand on.
+"""HDF5 files of arrays, parsed by h5py in a child process (`hdf5_child`).
 
-h5py parses a file in a child process (`hdf5_child`), because the HDF5 library can crash or loop
-forever on bytes that were changed. Datasets whose bytes are stored as they are, as Keras stores all
-of them, are then read from the file itself; the child is asked only for those that are in chunks,
-compressed or converted.
+The HDF5 library can crash or loop forever on corrupted bytes, so it never runs in the caller's
+process:
 
-Rules:
-1. What the child says is input like any other: sizes, offsets and types are checked here.
-2. A child that dies, or says nothing for too long, is a DecodeError. It is killed, and another one
-   is started for the next request.
-3. HDF5 can do much that weights need not: links into other files, data in other files, datasets
-   that are views of others, filters that are loaded as plugins. All of it is refused.
+1. The child lists the datasets once: name, shape, dtype, and the file offset of each contiguous
+   one.
+2. Contiguous, unfiltered datasets (Keras writes no others) are read from the file here, without the
+   child. Only chunked, compressed or converted datasets are requested from it.
+3. Answers of the child are untrusted input: sizes, offsets and types are checked here.
+4. The child opens no file. It asks for ranges of bytes, which are served while its answer is
+   awaited.
+5. A child that dies, exceeds its CPU time or is silent for too long is a DecodeError. It is killed,
+   and the next request starts a new one.
+6. After an interrupted request the pipe can hold half an answer. Then the child is killed too
+   (`is_settled`).
+7. HDF5 features that weights do not need are refused: links, external data, virtual datasets, and
+   filters that would be loaded as plugins.
 """
 
 from __future__ import annotations
@@ -46,33 +51,33 @@ _START = (
     " tensorwire.codecs.keras.hdf5_child import main; main()"
 )
 _SECONDS = 1
-"""CPU time of a request, besides a second for each `_EACH` bytes of the file or of the array."""
+"""Base CPU seconds of a request; each `_EACH` bytes of the file or of the array add one."""
 _EACH = 2 << 20
 _LISTED = 512 << 10
-"""The same for a listing, whose time goes with the number of datasets: a second for each so many
-bytes of the file.
+"""The same for a listing, whose time depends on the number of datasets: bytes of the file per
+second.
 """
 _LONGEST = 600
 _SILENCE = 60
-"""Seconds of the clock without a word: a child that waits for something that never comes."""
+"""Wall-clock seconds without output until the child is considered to hang."""
 _ROOM = 64 << 20
-"""Bytes of memory that HDF5 needs besides the data."""
+"""Bytes of memory that HDF5 needs in addition to the data."""
 _MESSAGE = 256 << 20
-"""Bytes of the longest answer that is not an array."""
+"""The largest JSON answer in bytes."""
 
 
 class Listing(NamedTuple):
-    """What is in a file."""
+    """The contents of a file."""
 
     datasets: dict[str, Part]
     texts: dict[str, str]
-    """Attributes of the file, as far as it has them: keras_version, backend, model_config."""
+    """The text attributes of the root that exist: keras_version, backend, model_config."""
     layers: dict[str, str]
-    """The names of layers by their group."""
+    """Group -> the name of its layer."""
 
 
 class Hdf5:
-    """An HDF5 file. Any number of threads may read at once; the child serves them in turn."""
+    """An HDF5 file. It is thread-safe; the child serves one request at a time."""
 
     def __init__(
         self, source: Source, budget: Budget, format: str, copy: bool | None = None
@@ -82,27 +87,28 @@ class Hdf5:
         self._child: _Child | None = None
 
     def list(self) -> Listing:
-        """Every array, names as people count them: vars/2 before vars/10."""
-        found = self._ask({"do": "list", "names": self._budget.names}, self._source.size, None)
+        """Lists every dataset in natural order, vars/2 before vars/10."""
+        answer = self._ask({"do": "list", "names": self._budget.names}, self._source.size, None)
         try:
-            listing = jsontext.parse(found, self._format)
+            listing = jsontext.parse(answer, self._format)
             rows, texts, layers = listing["datasets"], listing["texts"], listing["layers"]
             parts = {str(row["name"]): self._part(row) for row in rows}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             if isinstance(error, DecodeError) and error.tensor is not None:
                 raise
-            raise self._bad(f"the list of its datasets makes no sense ({error!s:.80})") from None
+            raise self._bad(f"invalid dataset listing from HDF5 ({error!s:.80})") from None
+        # Without datasets that only the child can read, it is not needed any more.
         if not any(isinstance(part, DatasetPart) for part in parts.values()):
-            self.close()  # Nothing is left to ask.
-        said = {name: text for name, text in texts.items() if isinstance(text, str)}
-        return Listing(parts, said, {str(group): str(name) for group, name in layers.items()})
+            self.close()
+        root_texts = {name: text for name, text in texts.items() if isinstance(text, str)}
+        return Listing(parts, root_texts, {str(group): str(name) for group, name in layers.items()})
 
     def read(self, name: str, start: int, stop: int, out: Array) -> None:
-        """Rows of a dataset into an array of exactly their size."""
+        """Reads rows of a dataset into an array of exactly their size."""
         self._ask({"do": "read", "name": name, "start": start, "stop": stop}, out.nbytes, out)
 
     def close(self) -> None:
-        """Ends the child, if there is one."""
+        """Ends the child process, if there is one."""
         child, self._child = self._child, None
         if child is not None:
             child.end()
@@ -110,11 +116,11 @@ class Hdf5:
     def _part(self, row: dict[str, Any]) -> Part:
         name, shape = str(row["name"]), tuple(map(int, row["shape"]))
         if len(shape) > validate.NUMPY_RANK or min(shape, default=0) < 0:
-            raise self._bad(f"a shape of {len(shape)} dimensions", name)
+            raise self._bad(f"invalid dataset shape with {len(shape)} dimensions", name)
         dtype = np.dtype(row["dtype"])
         kind = self._row(dtype, row["meant"], bool(row["fields"]))
         if kind is None:
-            refusal = self._bad(f"an array of {dtype}; only numbers are read", name)
+            refusal = self._bad(f"unsupported dtype {dtype}: only numbers are read", name)
             return UnreadablePart(str(dtype), shape, int(row["stored"]), refusal)
         try:
             nbytes = (
@@ -126,18 +132,26 @@ class Hdf5:
         if offset is None:
             return DatasetPart(self, name, kind, shape, nbytes, bool(row["packed"]))
         if not 0 <= int(offset) <= self._source.size - nbytes:
-            raise self._bad(f"its {nbytes} bytes lie outside of the file", name)
+            raise self._bad(f"the dataset's {nbytes} bytes lie outside the file", name)
         return StoredPart(
             self._source, int(offset), kind, shape, self._copy, format=self._format, name=name
         )
 
-    def _row(self, dtype: np.dtype[Any], meant: Any, fields: bool) -> dtypes.DType | None:
-        """Keras stores what NumPy lacks as opaque bytes, and says what it is. None if unknown."""
-        if dtype.kind == "V" and not fields and isinstance(meant, str) and meant in dtypes.BY_NAME:
-            row = dtypes.BY_NAME[meant]
+    def _row(self, dtype: np.dtype[Any], stored_name: Any, fields: bool) -> dtypes.DType | None:
+        """Returns the dtype of a dataset; None if it is unsupported.
+
+        Keras stores dtypes that NumPy lacks as opaque bytes, and their name as an attribute.
+        """
+        if (
+            dtype.kind == "V"
+            and not fields
+            and isinstance(stored_name, str)
+            and stored_name in dtypes.BY_NAME
+        ):
+            row = dtypes.BY_NAME[stored_name]
             if (
                 row.numpy.itemsize == dtype.itemsize
-                and hasattr(ml_dtypes, meant)
+                and hasattr(ml_dtypes, stored_name)
                 and not row.reading_only
             ):
                 return row
@@ -149,8 +163,9 @@ class Hdf5:
             return None
 
     def _ask(self, request: dict[str, Any], size: int, out: Array | None) -> memoryview:
-        """The answer of the child; an array goes into `out`."""
+        """Returns the child's answer to a request. Array data is written to `out`."""
         with self._lock:
+            # A forked process inherits the pipes of its parent's child, and must not use them.
             if self._child is None or self._child.owner != os.getpid():
                 self._child = _Child(self._source, self._budget, self._format)
             try:
@@ -162,8 +177,9 @@ class Hdf5:
                 name = request.get("name")
                 raise DecodeError(str(gone), format=self._format, tensor=name, offset=0) from None
             except BaseException:
+                # The child may be in the middle of an answer, or wait for bytes of the file. The
+                # next request could not be told from that.
                 if not self._child.is_settled:
-                    # It is in the middle of an answer, or waits for bytes of the file.
                     self.close()
                 raise
 
@@ -172,19 +188,20 @@ class Hdf5:
 
 
 class _Gone(Exception):
-    """The child crashed, or was stopped."""
+    """The child crashed, was killed, or violated the protocol."""
 
 
 class _Child:
-    """The process, and the conversation with it."""
+    """The child process and the protocol with it."""
 
     def __init__(self, source: Source, budget: Budget, format: str) -> None:
         self._source, self._format, self.owner = source, format, os.getpid()
         self.is_settled = False
-        """Whether the last request was answered, so that the next one may be sent."""
+        """Whether the last request was answered completely, so that the next one may be sent."""
+        # Without h5py, `require` raises before a process is started.
         if find_spec("h5py") is None:
-            require("h5py", extra="keras")  # which raises
-        # A path may be anything that importlib takes; a process is started with text.
+            require("h5py", extra="keras")
+        # sys.path may contain other objects than text, which cannot be passed on.
         path = json.dumps([entry for entry in sys.path if isinstance(entry, str)])
         quiet = os.environ | {
             "OPENBLAS_NUM_THREADS": "1",
@@ -214,13 +231,13 @@ class _Child:
         return self._answer(out)
 
     def _answer(self, out: Array | None) -> memoryview:
-        """Serves bytes of the file until the answer comes."""
+        """Serves ranges of the file to the child until its answer arrives."""
         while True:
             kind, size = HEAD.unpack(self._receive(memoryview(bytearray(HEAD.size))))
             if kind == FETCH and size == SPAN.size:
                 offset, count = SPAN.unpack(self._receive(memoryview(bytearray(size))))
                 if offset + count > self._source.size:
-                    raise _Gone("HDF5 asks for bytes behind the end of the file")
+                    raise _Gone("HDF5 requested bytes past the end of the file")
                 self._write(self._source.read_at(offset, count))
             elif kind == DATA and out is not None and size == out.nbytes:
                 data = self._receive(memory.flat(out.reshape(-1).view(np.uint8)))
@@ -233,13 +250,13 @@ class _Child:
                     return body
                 self._fail(body)
             else:
-                raise _Gone("HDF5 gave something else than what it was asked for")
+                raise _Gone("unexpected message from the HDF5 process")
 
     def _fail(self, body: memoryview) -> NoReturn:
         try:
             what, why, name = jsontext.parse(body, self._format)
         except (DecodeError, TypeError, ValueError):
-            raise _Gone("HDF5 failed, and does not say why") from None
+            raise _Gone("invalid error message from the HDF5 process") from None
         if what == "missing":
             require("h5py", extra="keras")
         error = LimitError if what == "limit" else DecodeError
@@ -261,7 +278,8 @@ class _Child:
     def _receive(self, view: memoryview) -> memoryview:
         assert self._process.stdout is not None
         stream, have = self._process.stdout, 0
-        ready = select.poll()  # select() takes no descriptor past 1023
+        # poll() rather than select(), which fails for descriptors above 1023.
+        ready = select.poll()
         ready.register(stream, select.POLLIN)
         while have < len(view):
             if not ready.poll(_SILENCE * 1000):
@@ -276,13 +294,14 @@ class _Child:
         try:
             code = self._process.wait(5)
         except subprocess.TimeoutExpired:
-            return _Gone("HDF5 cannot read it (its process stopped to talk)")
+            return _Gone("HDF5 cannot read the file (its process closed the pipe)")
         how = f"signal {-code}" if code < 0 else f"status {code}"
-        return _Gone(f"HDF5 cannot read it (its process ended with {how})")
+        return _Gone(f"HDF5 cannot read the file (its process ended with {how})")
 
 
 def _end(process: subprocess.Popen[bytes], owner: int) -> None:
-    if os.getpid() == owner:  # not in a fork, which has a copy of this
+    # The finalizer also exists in forked processes, which must not kill their parent's child.
+    if os.getpid() == owner:
         process.kill()
         process.wait()
     for stream in (process.stdin, process.stdout):
@@ -291,9 +310,7 @@ def _end(process: subprocess.Popen[bytes], owner: int) -> None:
 
 
 class DatasetPart(BasePart):
-    """A dataset that HDF5 has to read: rows are drawn on the budget, and made by the child when
-    they are asked for.
-    """
+    """A dataset that the child has to decode, on access. Its rows are drawn on the budget."""
 
     def __init__(
         self,
@@ -312,7 +329,7 @@ class DatasetPart(BasePart):
         file = self._file
         start, stop = (0, self.shape[0] if self.shape else 0) if rows is None else rows
         if rows is not None and (not self.shape or not 0 <= start <= stop <= self.shape[0]):
-            why = f"rows {start} to {stop} of a tensor of shape {list(self.shape)}"
+            why = f"rows {start} to {stop} are out of range for shape {list(self.shape)}"
             raise DecodeError(why, format=file._format, tensor=self.name, offset=0)
         shape = (stop - start, *self.shape[1:]) if self.shape else ()
         size = math.prod(shape) * self._row.numpy.itemsize
@@ -320,7 +337,7 @@ class DatasetPart(BasePart):
             file._budget.draw(size, file._format, 0)
         except LimitError as error:
             raise error.add(tensor=self.name) from None
-        found: Array = np.empty(shape, self._row.numpy)
-        if found.size:
-            file.read(self.name, start, stop, found)
-        return found
+        array: Array = np.empty(shape, self._row.numpy)
+        if array.size:
+            file.read(self.name, start, stop, array)
+        return array

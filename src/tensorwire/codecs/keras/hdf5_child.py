@@ -1,19 +1,18 @@
-"""The process in which h5py parses an HDF5 file. It imports h5py and NumPy, and nothing of this
-package.
+"""The child process in which h5py parses an HDF5 file.
 
-The HDF5 library can crash or loop forever on bytes that were changed, so it never runs in the
-process of the caller. The parent (`hdf5.py`) starts this one with pipes for stdin and stdout:
+It imports h5py and NumPy, and nothing else of this package. The HDF5 library can crash or loop
+forever on corrupted bytes, so it never runs in the caller's process. The parent (`hdf5.py`) starts
+this process with pipes for stdin and stdout:
 
-1. The parent sends its settings. The child imports h5py, limits its own memory, and answers
-   `ready`.
-2. The parent sends a request: `list`, or `read` with a dataset and rows. The child sets a limit on
-   the CPU time of the request, and answers with JSON, with the bytes of an array, or with an error.
-3. While it works, the child asks the parent for bytes of the file by their offset, and opens no
-   file.
+1. The parent sends the file size and a memory limit. The child imports h5py, limits its own
+   memory, and answers `ready`.
+2. The parent sends a request: `list`, or `read` with a dataset and rows. The child limits the CPU
+   time of the request, and answers with JSON, with the bytes of an array, or with an error.
+3. While it works, the child requests ranges of the file from the parent. It opens no file itself.
 
-A message of the child is a letter, the length of its body as eight bytes, and the body. The parent
-sends the length and the body; bytes of the file have no length, because the child knows how many it
-asked for.
+A message of the child is one letter, the length of its body as eight bytes, and the body. The
+parent sends a length and a body. Bytes of the file have no length, because the child knows how many
+it requested.
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ from collections import OrderedDict
 from typing import Any, BinaryIO
 
 FILTERS = {1: "gzip", 2: "shuffle", 3: "fletcher32", 32000: "lzf"}
-"""Those that h5py has in itself; for any other one HDF5 would look for a plugin."""
+"""The filters that h5py has built in. For any other one HDF5 would load a plugin."""
 FETCH, ANSWER, DATA, ERROR = b"F", b"A", b"D", b"E"
 HEAD = struct.Struct("<cQ")
 LENGTH = struct.Struct("<Q")
 SPAN = struct.Struct("<QQ")
 _BLOCK = 64 << 10
-"""Bytes of the file that are fetched at a time."""
+"""Bytes of the file in one cached block."""
 _BLOCKS = 64
-"""Blocks that are kept."""
+"""The number of cached blocks."""
 _DEPTH = 64
 _FAULTS = (
     OSError,
@@ -50,15 +49,15 @@ _FAULTS = (
     AttributeError,
     MemoryError,
 )
-"""What h5py raises for files that it cannot read."""
+"""Exceptions that h5py raises for files that it cannot read."""
 
 
 class Hdf5Refused(Exception):
-    """(what is wrong, the name of the dataset, whether it is a limit)"""
+    """An error for the parent: (message, name of the dataset, whether it is a limit)."""
 
 
 class Pipe:
-    """The parent."""
+    """The pipes to the parent."""
 
     def __init__(self, reader: BinaryIO, writer: BinaryIO) -> None:
         self._reader, self._writer = reader, writer
@@ -69,7 +68,7 @@ class Pipe:
         self._writer.flush()
 
     def receive(self) -> Any:
-        """The next request; None at the end."""
+        """Returns the next request; None at the end of the pipe."""
         head = self._reader.read(LENGTH.size)
         return (
             json.loads(self._reader.read(*LENGTH.unpack(head)))
@@ -78,13 +77,13 @@ class Pipe:
         )
 
     def fetch(self, offset: int, count: int) -> bytes:
-        """Bytes of the file."""
+        """Requests a range of the file from the parent."""
         self.send(FETCH, SPAN.pack(offset, count))
         return self._reader.read(count)
 
 
 class Hdf5File(io.RawIOBase):
-    """The file as a file object, which is all that h5py wants."""
+    """A read-only file object over the pipe, with a cache of blocks for h5py's small reads."""
 
     def __init__(self, pipe: Pipe, size: int) -> None:
         super().__init__()
@@ -138,12 +137,12 @@ class Hdf5Reader:
         try:
             self._root = h5py.File(file, "r", locking=False)
         except _FAULTS as error:
-            raise Hdf5Refused(f"HDF5 cannot read it ({_words(error)})", None, False) from None
+            raise Hdf5Refused(
+                f"HDF5 cannot read the file ({_one_line(error)})", None, False
+            ) from None
 
     def listing(self, names: int) -> dict[str, Any]:
-        """Every dataset with what is needed to read it, and the texts that tell the names of
-        weights.
-        """
+        """Lists every dataset with what is needed to read it, and the texts for naming weights."""
         datasets: list[dict[str, Any]] = []
         self._walk(self._root, "", 0, datasets, names)
         texts = {
@@ -152,37 +151,40 @@ class Hdf5Reader:
         return {"datasets": datasets, "texts": texts, "layers": self._layers(datasets)}
 
     def read(self, name: str, start: int, stop: int) -> Any:
-        """Rows of a dataset in the byte order of the machine; of a scalar all of it."""
+        """Reads rows of a dataset, or a whole scalar, in native byte order."""
         import numpy as np
 
         try:
             dataset = self._root[name]
             shape = (stop - start, *dataset.shape[1:]) if dataset.shape else ()
-            found = np.empty(shape, dataset.dtype.newbyteorder("="))
-            if found.size:
+            array = np.empty(shape, dataset.dtype.newbyteorder("="))
+            if array.size:
                 dataset.read_direct(
-                    found, np.s_[start:stop] if shape else (), None if shape else ()
+                    array, np.s_[start:stop] if shape else (), None if shape else ()
                 )
         except _FAULTS as error:
-            raise Hdf5Refused(f"HDF5 cannot read its data ({_words(error)})", name, False) from None
-        return found.reshape(-1).view(np.uint8).data
+            raise Hdf5Refused(
+                f"HDF5 cannot read the dataset ({_one_line(error)})", name, False
+            ) from None
+        return array.reshape(-1).view(np.uint8).data
 
     def _walk(
         self, group: Any, path: str, depth: int, out: list[dict[str, Any]], names: int
     ) -> None:
         if depth > _DEPTH:
-            raise Hdf5Refused(f"groups nested more than {_DEPTH} deep", None, True)
+            raise Hdf5Refused(f"groups are nested more than {_DEPTH} levels deep", None, True)
         try:
+            # Hard links can make a group its own descendant, so visited groups are remembered.
             place = self._h5py.h5o.get_info(group.id)
             if (place.fileno, place.addr) in self._groups:
                 raise Hdf5Refused(
-                    f"the group {path!r:.80} is inside itself, or has two names", None, False
+                    f"the group {path!r:.80} has two paths, or contains itself", None, False
                 )
             self._groups.add((place.fileno, place.addr))
             children = sorted(group, key=natural)
         except _FAULTS as error:
             raise Hdf5Refused(
-                f"the group {path or '/'!r:.80} cannot be read ({_words(error)})", None, False
+                f"HDF5 cannot read the group {path or '/'!r:.80} ({_one_line(error)})", None, False
             ) from None
         for name in children:
             full = f"{path}/{name}" if path else name
@@ -191,7 +193,7 @@ class Hdf5Reader:
                 self._walk(item, full, depth + 1, out, names)
             elif len(out) >= names:
                 raise Hdf5Refused(
-                    f"more than {names} datasets; Limits(names=...) allows more", None, True
+                    f"more than {names} datasets; Limits(names=...) raises the limit", None, True
                 )
             else:
                 out.append(self._dataset(item, full))
@@ -199,12 +201,16 @@ class Hdf5Reader:
     def _item(self, group: Any, name: str, full: str) -> Any:
         try:
             if not isinstance(group.get(name, getlink=True), self._h5py.HardLink):
-                raise Hdf5Refused("a link to something else, which is never followed", full, False)
+                raise Hdf5Refused(
+                    "the entry is a soft or external link, which is never followed", full, False
+                )
             item = group[name]
         except _FAULTS as error:
-            raise Hdf5Refused(f"it cannot be opened ({_words(error)})", full, False) from None
+            raise Hdf5Refused(
+                f"HDF5 cannot open the entry ({_one_line(error)})", full, False
+            ) from None
         if not isinstance(item, (self._h5py.Group, self._h5py.Dataset)):
-            raise Hdf5Refused("neither a group nor an array", full, False)
+            raise Hdf5Refused("the entry is neither a group nor a dataset", full, False)
         return item
 
     def _dataset(self, dataset: Any, name: str) -> dict[str, Any]:
@@ -213,20 +219,26 @@ class Hdf5Reader:
             plan = dataset.id.get_create_plist()
             if plan.get_external_count():
                 raise Hdf5Refused(
-                    "its data are in another file, which is never opened", name, False
+                    "the data is stored in another file, which is never opened", name, False
                 )
             if plan.get_layout() == h5d.VIRTUAL:
-                raise Hdf5Refused("a view of other datasets, which is never followed", name, False)
+                raise Hdf5Refused(
+                    "a virtual dataset, which refers to other datasets, is not supported",
+                    name,
+                    False,
+                )
             filters = [plan.get_filter(i)[0] for i in range(plan.get_nfilters())]
             if unknown := [number for number in filters if number not in FILTERS]:
-                known = ", ".join(FILTERS.values())
+                supported = ", ".join(FILTERS.values())
                 why = (
-                    f"packed by the HDF5 filter {unknown[0]}; only {known} are read, and no plugin"
-                    " is loaded"
+                    f"unsupported HDF5 filter {unknown[0]} (supported: {supported}; plugins are"
+                    " never loaded)"
                 )
                 raise Hdf5Refused(why, name, False)
             if dataset.shape is None:
-                raise Hdf5Refused("an array of nothing (a null dataspace)", name, False)
+                raise Hdf5Refused(
+                    "the dataset has no elements and no shape (null dataspace)", name, False
+                )
             plain = plan.get_layout() == h5d.CONTIGUOUS and not filters and self._is_plain(dataset)
             return {
                 "name": name,
@@ -239,12 +251,12 @@ class Hdf5Reader:
                 "offset": dataset.id.get_offset() if plain else None,
             }
         except _FAULTS as error:
-            raise Hdf5Refused(f"it cannot be read ({_words(error)})", name, False) from None
+            raise Hdf5Refused(
+                f"HDF5 cannot read the dataset ({_one_line(error)})", name, False
+            ) from None
 
     def _is_plain(self, dataset: Any) -> bool:
-        """Whether the bytes in the file are those of a NumPy array: HDF5 has integers of 12 bits,
-        too.
-        """
+        """Whether the stored bytes are those of a NumPy array. (HDF5 also has 12-bit integers.)"""
         dtype = dataset.dtype
         if dtype.kind == "V" and dtype.fields is None:
             return True
@@ -252,8 +264,9 @@ class Hdf5Reader:
         return dtype.kind in "iuf" and dtype.newbyteorder("<") == dtype and bool(same)
 
     def _layers(self, datasets: list[dict[str, Any]]) -> dict[str, str]:
-        """The groups that are layers, with the layer's name, which their `vars` have as an
-        attribute. Layers without variables count.
+        """Maps each group that is a layer to the layer's name, an attribute of its `vars` group.
+
+        Layers without variables are included.
         """
         layers: dict[str, str] = {}
         for row in datasets:
@@ -276,20 +289,20 @@ class Hdf5Reader:
             return None
 
     def _text(self, group: Any, name: str) -> str | None:
-        """An attribute that is text; None if there is none."""
+        """Returns an attribute as text; None if it is missing or not text."""
         try:
-            found = group.attrs.get(name)
+            attribute = group.attrs.get(name)
         except _FAULTS as error:
             raise Hdf5Refused(
-                f"its attribute {name!r} cannot be read ({_words(error)})", None, False
+                f"HDF5 cannot read the attribute {name!r} ({_one_line(error)})", None, False
             ) from None
-        if isinstance(found, bytes):
-            return found.decode("utf-8", "replace")
-        return found if isinstance(found, str) else None
+        if isinstance(attribute, bytes):
+            return attribute.decode("utf-8", "replace")
+        return attribute if isinstance(attribute, str) else None
 
 
 def natural(name: str) -> tuple[Any, ...]:
-    """Names as people count: 2 before 10.
+    """Returns a sort key in natural order, 2 before 10.
 
     >>> sorted(["10", "2", "a", "dense_10", "dense_9"], key=natural)
     ['2', '10', 'a', 'dense_9', 'dense_10']
@@ -300,13 +313,13 @@ def natural(name: str) -> tuple[Any, ...]:
     )
 
 
-def _words(error: BaseException) -> str:
-    """What h5py says, in one line."""
+def _one_line(error: BaseException) -> str:
+    """Returns the message of an h5py error in one line."""
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def _limit_memory(room: int) -> None:
-    """So many bytes besides those that the process has already."""
+    """Limits the memory of this process to `room` bytes more than it has now."""
     try:
         import resource
 
@@ -315,11 +328,12 @@ def _limit_memory(room: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (size + room, size + room))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     except (ImportError, OSError, ValueError):
-        pass  # Not Linux: the parent's limit on time remains.
+        # Other systems than Linux have no such limit. The parent's time limit remains.
+        pass
 
 
 def _limit_time(seconds: int) -> None:
-    """CPU time until the process is killed, from now on."""
+    """Limits the CPU time from now on; the system kills the process that exceeds it."""
     try:
         import resource
 
@@ -331,7 +345,7 @@ def _limit_time(seconds: int) -> None:
 
 
 def main() -> None:
-    """Serves the parent until it closes the pipe."""
+    """Answers the parent's requests until it closes the pipe."""
     pipe = Pipe(sys.stdin.buffer, sys.stdout.buffer)
     settings = pipe.receive()
     try:

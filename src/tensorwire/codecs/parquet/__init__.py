@@ -1,9 +1,19 @@
-"""parquet: columns that share their first dimension, for query engines and data lakes.
+"""The parquet format: columns that share their first dimension, for query engines and data lakes.
 
-A column is what it is in Arrow: numbers and strings of one dimension, fixed-size lists for more,
-lists for a Ragged, and in the field's metadata what no type says. pyarrow writes and reads the
-pages, after we have looked at their headers; what it has read goes through our own reader of Arrow,
-so both formats mean the same. Pages have checksums, which are checked.
+Columns map to types as in the arrow format: plain columns for one dimension, fixed-size lists for
+more dimensions, lists for a Ragged, and field metadata for what no Arrow type expresses. Page
+checksums are written, and verified on reading.
+
+Decoding works in four steps:
+
+1. `pages.plan` parses the footer and every page header itself, rejects what pyarrow crashes on, and
+   draws the expanded size on the budget. No page is decompressed before that.
+2. pyarrow decodes the pages, one row group at a time. String columns with a dictionary page stay
+   dictionary-encoded, so that their expanded size is known before it is allocated.
+3. Every record batch is validated by pyarrow and passed as an in-memory IPC stream, without a copy
+   of large buffers, to our own Arrow reader. Both formats therefore share one column mapping.
+4. If pyarrow cannot decode the columns together, each column is decoded alone. A column that still
+   fails is listed, and only reading that column raises.
 """
 
 from __future__ import annotations
@@ -39,20 +49,20 @@ FORMAT = "parquet"
 _CODECS = ("zstd", "snappy", "gzip", "lz4")
 _NONE = "none"
 _MAGIC = b"PAR1"
-_OTHERS = "safetensors and arrow hold any value"
+_HINT = "safetensors and arrow hold any value"
 _SCHEMA = "ARROW:schema"
 ITEMS = ".list.element"
-"""What Parquet adds to the path of a column for each level of lists."""
+"""The suffix that Parquet adds to a column path for each list level."""
 _GROUP = 256 << 20
-"""Bytes of a group of rows."""
+"""Target size of a row group in bytes."""
 _PAGE = 1 << 20
-"""Bytes that pyarrow puts into a page before it looks at its size."""
+"""Bytes that pyarrow writes to a page between two checks of the page size."""
 _ANY = Limits(tensor=1 << 60, expansion=1 << 60, names=1 << 40)
 
 
 @dataclass(frozen=True, slots=True)
 class Parquet:
-    """Columns of one length: dense tensors, strings and ragged ones, in a dict or a Bundle, or one
+    """The Parquet codec: dense, string and ragged columns of one length, in a dict or Bundle, or
     alone.
 
     >>> import numpy as np
@@ -63,7 +73,7 @@ class Parquet:
     """
 
     compression: str | None = None
-    """"zstd" (which None means too), "snappy", "gzip", "lz4", or "none"."""
+    """"zstd" (the default), "snappy", "gzip", "lz4", or "none"."""
     level: int | None = None
     limits: Limits = DEFAULT
 
@@ -73,12 +83,12 @@ class Parquet:
         name = self.compression or "zstd"
         if name != _NONE:
             codec_of(name, self.level, _CODECS, FORMAT)
-        found = _columns(value, metadata)
+        columns = _columns(value, metadata)
         try:
-            stream = kernels.join(write.chunks(found, stream=True, parquet=True))
+            stream = kernels.join(write.chunks(columns, stream=True, parquet=True))
         except UnicodeEncodeError:
             raise EncodeError(
-                "metadata with a lone surrogate, so they are not text that UTF-8 can hold",
+                "metadata contains a lone surrogate, which cannot be encoded as UTF-8",
                 format=FORMAT,
             ) from None
         table = pa.ipc.open_stream(stream).read_all()
@@ -90,40 +100,41 @@ class Parquet:
         sink = pa.BufferOutputStream()
         try:
             parquet.write_table(
-                table, sink, use_dictionary=_coded(table), **_sizes(found, table), **options
+                table, sink, use_dictionary=_coded(table), **_sizes(columns, table), **options
             )
         except (pa.ArrowException, OSError) as error:
             raise EncodeError(
-                f"pyarrow does not write this: {error!s:.300}", format=FORMAT
+                f"pyarrow cannot write this table: {error!s:.300}", format=FORMAT
             ) from None
         return _filled(memory.flat(sink.getvalue()))
 
     def decode(self, data: memoryview, copy: bool | None = None) -> Any:
         if copy is False:
             raise DecodeError(
-                "copy=False, but Parquet's pages are encoded; leave copy out",
+                "copy=False is not possible: Parquet pages are encoded",
                 format=FORMAT,
                 offset=0,
+                hint="omit copy=False",
             )
-        with _said_of_parquet():
+        with _as_parquet_errors():
             return self._opened(data, copy).value()
 
     def open(self, source: Source) -> Container:
-        """Reads the file. A column that cannot be read is listed; reading that one is an error."""
-        with _said_of_parquet():
+        """Reads the whole file. An undecodable column is listed, and only reading it raises."""
+        with _as_parquet_errors():
             return self._opened(source.read_at(0, source.size), None)
 
     def _opened(self, data: memoryview, copy: bool | None) -> Container:
         with read_by_pyarrow(FORMAT):
             budget = self.limits.call(len(data))
             file, plan = opened(data, budget, coded=True)
-            found, metadata = _read(file, plan, budget, copy)
-        return Container(*value_of(found, metadata), budget)
+            columns, metadata = _read(file, plan, budget, copy)
+        return Container(*value_of(columns, metadata), budget)
 
 
 @contextlib.contextmanager
-def _said_of_parquet() -> Iterator[None]:
-    """Errors of the reader of Arrow, as those of a Parquet file."""
+def _as_parquet_errors() -> Iterator[None]:
+    """Reports errors of the Arrow reader as errors of a Parquet file."""
     try:
         yield
     except DecodeError as error:
@@ -133,14 +144,16 @@ def _said_of_parquet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def read_by_pyarrow(format: str) -> Iterator[None]:
-    """What pyarrow says of bytes that it cannot read, as our error."""
+    """Turns pyarrow's exceptions about invalid bytes into a DecodeError."""
     pa = require("pyarrow", extra="arrow")
     try:
         yield
     except TensorwireError:
         raise
     except OSError as error:
-        if error.errno is not None:  # the system's own, and not what pyarrow says of bytes
+        # An errno marks an error of the operating system. pyarrow raises OSError without one for
+        # invalid bytes.
+        if error.errno is not None:
             raise
         raise _unreadable(error, format) from None
     except (
@@ -155,7 +168,9 @@ def read_by_pyarrow(format: str) -> Iterator[None]:
 
 
 def _unreadable(error: Exception, format: str) -> DecodeError:
-    return DecodeError(f"not {format} that pyarrow reads: {error!s:.300}", format=format, offset=0)
+    return DecodeError(
+        f"pyarrow cannot read this {format} file: {error!s:.300}", format=format, offset=0
+    )
 
 
 def opened(
@@ -164,15 +179,15 @@ def opened(
     coded: bool = False,
     streaming: bool = False,
 ) -> tuple[Any, parquet_pages.PagePlan]:
-    """pyarrow's file, and what reading it takes, once we have looked at its footer and pages.
+    """Returns (pyarrow.ParquetFile, page plan) after checking the footer and all page headers.
 
-    `coded` reads strings that have a dictionary as such, so that their size is known before they
-    are made. With `streaming` each group of rows has the whole budget for itself.
+    `coded` reads dictionary-encoded strings as dictionaries, so that their expanded size is known
+    before it is allocated. With `streaming` the budget starts again for each row group.
     """
     pa, parquet = require("pyarrow", extra="arrow"), require("pyarrow.parquet", extra="arrow")
     if len(data) < 12 or bytes(data[:4]) != _MAGIC or bytes(data[-4:]) != _MAGIC:
         raise TruncatedError(
-            "a Parquet file begins and ends with PAR1",
+            "a Parquet file must begin and end with the magic PAR1",
             format=FORMAT,
             offset=min(len(data), 4) if bytes(data[:4]) != _MAGIC else len(data),
         )
@@ -180,19 +195,20 @@ def opened(
     start = len(data) - 8 - size
     if start < 4:
         raise TruncatedError(
-            f"a footer of {size} bytes in a file of {len(data)}",
+            f"the footer length is {size} bytes, but the file has only {len(data)}",
             format=FORMAT,
             offset=len(data) - 8,
         )
     plan = parquet_pages.plan(data, start, limits, streaming)
-    more: dict[str, Any] = {
+    # No string or list in the footer can be longer than the footer itself.
+    options: dict[str, Any] = {
         "thrift_string_size_limit": size + 1,
         "thrift_container_size_limit": size // 4 + 100,
     }
     if coded:
-        more["read_dictionary"] = sorted(plan.coded)
+        options["read_dictionary"] = sorted(plan.coded)
     source = pa.BufferReader(pa.py_buffer(data))
-    return parquet.ParquetFile(source, page_checksum_verification=True, **more), plan
+    return parquet.ParquetFile(source, page_checksum_verification=True, **options), plan
 
 
 def _read(
@@ -201,9 +217,9 @@ def _read(
     limits: Budget,
     copy: bool | None,
 ) -> tuple[dict[str, SpecParts], dict[str, str]]:
-    """The columns of a file, and the schema's metadata.
+    """Returns the columns of a file and the schema metadata.
 
-    If pyarrow cannot read all columns at once, each is read by itself.
+    If pyarrow cannot read all columns together, each column is read alone.
     """
     schema = file.schema_arrow
     try:
@@ -214,20 +230,20 @@ def _read(
     except DecodeError as error:
         if len(schema.names) < 2:
             return arrow_batches.refused(schema, error, file.metadata.num_rows, FORMAT)
-    found: dict[str, SpecParts] = {}
+    columns: dict[str, SpecParts] = {}
     metadata: dict[str, str] = {}
     for field in schema:
         alone = require("pyarrow", extra="arrow").schema([field], schema.metadata)
         try:
             with read_by_pyarrow(FORMAT):
                 batches = _batches(file, plan, limits, [field.name])
-                own, metadata = arrow_batches.columns(alone, batches, limits, copy, FORMAT)
+                column, metadata = arrow_batches.columns(alone, batches, limits, copy, FORMAT)
         except LimitError:
             raise
         except DecodeError as error:
-            own, metadata = arrow_batches.refused(alone, error, file.metadata.num_rows, FORMAT)
-        found |= own
-    return found, metadata
+            column, metadata = arrow_batches.refused(alone, error, file.metadata.num_rows, FORMAT)
+        columns |= column
+    return columns, metadata
 
 
 def _batches(
@@ -236,34 +252,37 @@ def _batches(
     budget: Budget,
     names: list[str] | None = None,
 ) -> Iterator[Any]:
-    """The rows of each group, validated. (pyarrow cannot put lists out of dictionaries of several
-    groups together.)
+    """Yields validated record batches, row group by row group.
 
-    Without pyarrow's threads: with them pyarrow 26 now and then ends a process with an abort, after
-    all is done.
+    pyarrow cannot combine lists of dictionary values across row groups, so each group is read by
+    itself.
     """
-    counted = size = 0
+    # use_threads=False: with threads pyarrow 26 occasionally aborts the process at its exit.
+    drawn = size = 0
     for group in range(file.num_row_groups):
+        # The size of delta-encoded strings is unknown before they are decoded. A string is never
+        # longer than its page, so a bounded number of rows fits the budget.
         if not plan.longest:
             parts = file.read_row_group(group, columns=names, use_threads=False).to_batches()
-        else:  # a string is no longer than the page that it is in
+        else:
             rows = max(1, min(budget.tensor, max(0, budget.left)) // (2 * plan.longest))
             parts = file.iter_batches(rows, [group], columns=names, use_threads=False)
         for batch in parts:
             size += batch.nbytes
-            more = max(0, size - plan.expanded - counted)  # strings that only say how they differ
-            budget.draw(more, offset=0)
-            counted += more
+            # `plan.expanded` is drawn already. Only delta-encoded strings can exceed it.
+            excess = max(0, size - plan.expanded - drawn)
+            budget.draw(excess, offset=0)
+            drawn += excess
             batch.validate(full=True)
             yield batch if names is None else batch.select(names)
 
 
 def _columns(value: object, metadata: dict[str, str] | None) -> TableColumns:
-    """A value that is columns of one length, taken apart; an error for any other."""
-    found = arrow_columns.columns(value, metadata, FORMAT)
-    kind = next(iter(found.spec), None) if isinstance(found.spec, dict) else None
+    """Lowers a value to columns of one length; raises EncodeError for any other value."""
+    columns = arrow_columns.columns(value, metadata, FORMAT)
+    kind = next(iter(columns.spec), None) if isinstance(columns.spec, dict) else None
     mapping = kind in ("dict", "bundle")
-    nodes = list(lowering.members(found.spec)) if mapping else [("the value", found.spec)]
+    nodes = list(lowering.members(columns.spec)) if mapping else [("the value", columns.spec)]
     for name, node in nodes:
         if not arrow_columns.is_column(node):
             what = next(
@@ -277,36 +296,43 @@ def _columns(value: object, metadata: dict[str, str] | None) -> TableColumns:
             why = {
                 "sparse": "is sparse",
                 "quantized": "is quantized",
-                "same": "is another one again",
-            }.get(what, "is no tensor")
+                "same": "repeats another tensor",
+            }.get(what, "is not a tensor")
             raise EncodeError(
-                f"Parquet holds columns, and this {why}; {_OTHERS}", format=FORMAT, tensor=str(name)
+                f"a Parquet column must be dense, ragged or of strings, but this value {why}",
+                format=FORMAT,
+                tensor=str(name),
+                hint=_HINT,
             )
-    if found.rows is None:
-        rows = ", ".join(
+    if columns.rows is None:
+        counts = ", ".join(
             f"{name!r} has {'none' if count is None else count}"
-            for name, count in arrow_columns.lengths(found.spec, found.parts)
+            for name, count in arrow_columns.lengths(columns.spec, columns.parts)
         )
         raise EncodeError(
-            f"Parquet holds columns of one length, and these do not have one: {rows:.300};"
-            f" {_OTHERS}",
+            f"all Parquet columns must have one length, but {counts:.300}",
             format=FORMAT,
+            hint=_HINT,
         )
-    if not found.groups:
-        raise EncodeError(f"a Parquet file has at least one column; {_OTHERS}", format=FORMAT)
-    if _SCHEMA in found.texts:
-        raise EncodeError(f"the metadata key {_SCHEMA!r} is taken", format=FORMAT)
-    return found
+    if not columns.groups:
+        raise EncodeError("a Parquet file must have at least one column", format=FORMAT, hint=_HINT)
+    if _SCHEMA in columns.texts:
+        raise EncodeError(
+            f"the metadata key {_SCHEMA!r} is reserved for Arrow's schema", format=FORMAT
+        )
+    return columns
 
 
-def _sizes(found: TableColumns, table: pa.Table) -> dict[str, int]:
-    """Groups of rows that pyarrow can read again (its lists of strings end at 2 GiB), and pages
-    that do not wait for many long strings.
+def _sizes(columns: TableColumns, table: pa.Table) -> dict[str, int]:
+    """Returns row group and write batch sizes for pyarrow.
+
+    Row groups stay small enough to be read back (pyarrow's string lists end at 2 GiB), and write
+    batches small enough that long strings do not make huge pages.
     """
     longest = max(
         (
             part.data.nbytes // part.size
-            for part in found.parts
+            for part in columns.parts
             if isinstance(part, Strings) and part.size
         ),
         default=0,
@@ -319,8 +345,10 @@ def _sizes(found: TableColumns, table: pa.Table) -> dict[str, int]:
 
 
 def _filled(blob: memoryview) -> list[Any]:
-    """The file; with bytes that mean nothing before its footer, where whoever reads it with the
-    default limits could not otherwise.
+    """Returns the file as buffers, padded before the footer if the default limits require it.
+
+    Readers reject files that expand too much for their size. Zeros that no page refers to keep very
+    compressible files within the default limits.
     """
     start = len(blob) - 8 - int.from_bytes(blob[-8:-4], "little")
     pages = parquet_pages.plan(blob, start, _ANY).expanded
@@ -329,22 +357,21 @@ def _filled(blob: memoryview) -> list[Any]:
 
 
 def _coded(table: pa.Table) -> Any:
-    """Paths of the columns that may have a dictionary."""
+    """Returns the paths of the columns that may use a dictionary, or False if there are none."""
     pa = require("pyarrow", extra="arrow")
     return [path for path, kind in leaves(table.schema).items() if repeatable(pa, kind)] or False
 
 
 def repeatable(pa: ModuleType, kind: pa.DataType) -> bool:
-    """Whether a dictionary keeps values as they are. It does not those of floats: to it one NaN is
-    like another, and -0.0 like 0.0.
+    """Whether a dictionary preserves all values of a type.
+
+    It does not preserve floats: a dictionary merges all NaNs, and -0.0 with 0.0.
     """
     return not pa.types.is_floating(kind) and not pa.types.is_boolean(kind)
 
 
 def leaves(schema: pa.Schema) -> dict[str, Any]:
-    """The type of what stands in each column, by the path that Parquet has for it; none if a path
-    could mean another column.
-    """
+    """Maps the Parquet path of each column to its leaf type; empty if a path is ambiguous."""
     if any("." in name for name in schema.names):
         return {}
     return dict(_leaf(field.name, field.type) for field in schema)

@@ -1,10 +1,17 @@
-"""What a Parquet file is going to become, from its footer and the headers of its pages, before
-pyarrow reads it.
+"""Page plan of a Parquet file: its expanded size and what pyarrow must not be given, from headers.
 
-Nothing holds a footer to the sizes that it says, and pyarrow ends the process on some that make no
-sense, so both are read here. Compressed pages become what their headers say. Runs and dictionaries
-make many values of a few bytes, so the number of values is what counts there. Of strings that only
-say how they differ from the one before, nobody knows: they are read a few at a time.
+A footer can claim any size, and pyarrow aborts the process on some invalid ones. So the footer and
+all page headers are parsed here first, and no page data is read:
+
+1. The schema's nesting depth and number of columns are limited, because pyarrow recurses over it.
+2. The pages of each column chunk are walked from header to header. They must lie inside the file
+   and fill exactly the bytes that the footer gives to the chunk.
+3. A page expands to at least the uncompressed size in its header.
+4. Run-length and dictionary encodings make many values of a few bytes. So a chunk is charged for
+   its number of values times the width of its type, if that is more than its pages.
+5. A column chunk must have at least one value for each row of its row group.
+6. The size of delta-encoded strings (DELTA_BYTE_ARRAY) is unknown before they are decoded. A string
+   is at most as long as its page, so the largest such page bounds how many rows are read at once.
 """
 
 from __future__ import annotations
@@ -18,15 +25,18 @@ from ...wire.thrift import BINARY, I32, I64, Shape, ThriftReader
 
 _DEPTH = 64
 _WIDTHS = (1, 4, 8, 12, 4, 8, 8, 16)
-"""Bytes of a value of each type: boolean, int32, int64, int96, float, double, strings (where each
-begins), and bytes of one length.
+"""Bytes per value by physical type: BOOLEAN, INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY (its
+offset), FIXED_LEN_BYTE_ARRAY.
 """
 _STRINGS = 6
 _LEVELS = 4
-"""Bytes that it takes besides, to say which values there are and where lists begin."""
+"""Bytes per value for definition and repetition levels, which mark nulls and list starts."""
+# PageType: DATA_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2. Encoding: DELTA_BYTE_ARRAY.
 _DATA, _DICTIONARY, _DATA_2 = 0, 2, 3
 _DELTA_STRINGS = 7
 
+# The fields of parquet.thrift that are read, by number; all others are skipped. The lists that no
+# code here looks at are present because pyarrow decodes them, so their element types are checked.
 _PAIRS: Shape = {1: BINARY, 2: BINARY}
 _ELEMENT: Shape = {1: I32, 3: I32, 5: I32}
 _CHUNK: Shape = {
@@ -50,50 +60,53 @@ _REPEATED = 2
 
 @dataclass
 class PagePlan:
-    """What reading a file takes."""
+    """The memory that reading a file takes."""
 
     coded: set[str] = field(default_factory=set)
-    """Paths of string columns that have a dictionary: they are read as such, so that what they
-    become is known before it is made.
+    """Paths of string columns with a dictionary page. They are read as dictionaries, so that their
+    expanded size is known before it is allocated.
     """
     longest: int = 0
-    """Bytes of the largest page of strings that only say how they differ; 0 if there is none."""
+    """Bytes of the largest page of delta-encoded strings; 0 if there is none."""
     size: int = 0
-    """Bytes of all pages."""
+    """Uncompressed bytes of all pages."""
     grown: int = 0
-    """Bytes that values become beyond those of their pages."""
+    """Bytes of the decoded values beyond those of their pages."""
 
     @property
     def expanded(self) -> int:
-        """Bytes that pages and values become."""
+        """Bytes of all decoded values."""
         return self.size + self.grown
 
 
 def plan(data: memoryview, start: int, limits: Limits, streaming: bool = False) -> PagePlan:
-    """Goes through the footer, which begins at `start`, and the pages of all columns.
+    """Plans reading a file from its footer, which begins at `start`, and its page headers.
 
-    What they become is drawn on the budget: all of it, or with `streaming` one group of rows at a
-    time.
+    The expanded size is drawn on the budget. With `streaming` the budget starts again for each row
+    group.
     """
     footer = ThriftReader(data[start:-8], start).struct(_FOOTER)
     lists = _check_schema(footer.get(2, []), limits, start)
-    found, budget = PagePlan(), limits.call(len(data))
+    page_plan, budget = PagePlan(), limits.call(len(data))
     for group in footer.get(4, []):
         if streaming:
             budget.start()
         for column in group.get(1, []):
-            before = found.expanded
-            _column(data, column.get(3, {}), group.get(3, 0), lists, found)
-            budget.draw(found.expanded - before, offset=start)
-    return found
+            before = page_plan.expanded
+            _column(data, column.get(3, {}), group.get(3, 0), lists, page_plan)
+            budget.draw(page_plan.expanded - before, offset=start)
+    return page_plan
 
 
 def _check_schema(elements: list[Any], limits: Limits, base: int) -> bool:
-    """That types nest no deeper than anyone's stack can follow; whether there are lists among them."""
+    """Checks the number of columns and the nesting depth; returns whether any column is a list."""
     if len(elements) > limits.names:
         raise LimitError(
-            f"{len(elements)} columns; Limits(names=...) allows {limits.names}", offset=base
+            f"too many columns: {len(elements)}; Limits(names=...) allows {limits.names}",
+            offset=base,
         )
+    # The schema is a tree in depth-first order, and each element has its number of children. `left`
+    # holds the children still to come on the path from the root.
     left: list[int] = []
     for element in elements:
         while left and not left[-1]:
@@ -102,35 +115,39 @@ def _check_schema(elements: list[Any], limits: Limits, base: int) -> bool:
             left[-1] -= 1
         left.append(max(0, element.get(5, 0)))
         if len(left) > _DEPTH:
-            raise LimitError(f"types nested more than {_DEPTH} deep", offset=base)
+            raise LimitError(f"column types are nested more than {_DEPTH} levels deep", offset=base)
     return any(element.get(3) == _REPEATED for element in elements)
 
 
 def _column(
-    data: memoryview, column: dict[int, Any], rows: int, lists: bool, found: PagePlan
+    data: memoryview, column: dict[int, Any], rows: int, lists: bool, page_plan: PagePlan
 ) -> None:
-    """Adds what one column of a group of rows takes."""
+    """Adds one column chunk to the plan."""
     kind, first, coded = column.get(1, -1), column.get(9, 0), column.get(11, 0)
     if not 0 <= kind < len(_WIDTHS):
-        raise DecodeError(f"a column of the type {kind}", offset=0)
+        raise DecodeError(f"invalid physical type {kind} of a column", offset=0)
+    # The dictionary page, if there is one, precedes the data pages.
     start = coded if 0 < coded < first else first
-    # else none is looked at
+    # pyarrow does not look at the pages of a chunk without values.
     pages = _pages(data, start, start + column.get(7, 0)) if column.get(5, 0) else []
     values = sum(page.values for page in pages if page.kind != _DICTIONARY)
     size = sum(page.size for page in pages)
     if rows > values:
         raise DecodeError(
-            f"{rows} rows, and a column of {values} values", offset=min(start, len(data))
+            f"a column has {values} values, but its row group has {rows} rows",
+            offset=min(start, len(data)),
         )
-    found.size += size
-    found.grown += max(0, values * (_WIDTHS[kind] + _LEVELS) - size)
+    page_plan.size += size
+    page_plan.grown += max(0, values * (_WIDTHS[kind] + _LEVELS) - size)
     if kind != _STRINGS:
         return
     longest = max((page.size for page in pages if page.encoding == _DELTA_STRINGS), default=0)
-    found.grown += values * longest if lists else 0  # a row may have any number of them
-    found.longest = max(found.longest, longest)
+    # A row of a list column can have any number of values, so rows do not bound them. Each value is
+    # then charged as the longest one.
+    page_plan.grown += values * longest if lists else 0
+    page_plan.longest = max(page_plan.longest, longest)
     if any(page.kind == _DICTIONARY for page in pages):
-        found.coded.add(b".".join(column.get(3, [])).decode(errors="replace"))
+        page_plan.coded.add(b".".join(column.get(3, [])).decode(errors="replace"))
 
 
 class _Page(NamedTuple):
@@ -141,23 +158,25 @@ class _Page(NamedTuple):
 
 
 def _pages(data: memoryview, start: int, stop: int) -> list[_Page]:
-    """What the headers of a column's pages say."""
+    """Parses the headers of all pages of a column chunk."""
     if not 4 <= start <= stop <= len(data):
         raise TruncatedError(
-            f"the pages of a column lie from {start} to {stop} in {len(data)} bytes",
+            f"column pages at bytes {start} to {stop} lie outside the file of {len(data)} bytes",
             offset=len(data),
         )
-    found = []
+    pages = []
     while start < stop:
         reader = ThriftReader(data[start:stop], start)
         header = reader.struct(_PAGE)
         kind, size, packed = (header.get(key, -1) for key in (1, 2, 3))
-        inside = header.get({_DATA: 5, _DICTIONARY: 7, _DATA_2: 8}.get(kind, 0), {})
-        count, encoding = inside.get(1, 0), inside.get(4 if kind == _DATA_2 else 2, 0)
+        inner = header.get({_DATA: 5, _DICTIONARY: 7, _DATA_2: 8}.get(kind, 0), {})
+        count, encoding = inner.get(1, 0), inner.get(4 if kind == _DATA_2 else 2, 0)
         if min(kind, size, packed, count) < 0:
-            raise DecodeError("a page's header does not say what it has to", offset=start)
-        found.append(_Page(kind, size, count, encoding))
-        start += reader.at + packed
+            raise DecodeError(
+                "a page header lacks its type, sizes or number of values", offset=start
+            )
+        pages.append(_Page(kind, size, count, encoding))
+        start += reader.offset + packed
     if start > stop:
         raise TruncatedError("a page runs past the end of its column", offset=stop)
-    return found
+    return pages

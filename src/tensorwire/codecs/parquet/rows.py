@@ -1,5 +1,6 @@
-"""Parquet: groups of rows of some ten megabytes, pages with checksums. pyarrow reads pages after we
-have looked at their headers.
+"""Parquet files as rows of a dataset: row groups of 64 MB, and pages with checksums.
+
+pyarrow decodes pages only after `pages.plan` has checked their headers.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ if TYPE_CHECKING:
 
 FORMAT = "parquet"
 _GROUP = 64 << 20
-"""Bytes of rows that are held and written together."""
+"""Bytes of rows that are buffered and written as one row group."""
 _LOOK = 2048
-"""Rows that are looked at for values that come again."""
+"""Rows that are sampled for repeated values."""
 _DELTA = "DELTA_BINARY_PACKED"
 _CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
 
 
-class _Opened:
-    """A file whose footer and pages have been looked at."""
+class _OpenParquet:
+    """An open file whose footer and page headers have been checked."""
 
     def __init__(self, path: str) -> None:
         self.file, plan = _codec.opened(files.map_file(path).view, DEFAULT, streaming=True)
@@ -46,30 +47,30 @@ class _Opened:
 
 
 def _metadata(url: str) -> parquet.FileMetaData:
-    """The footer of an object, which is all that is fetched."""
+    """Fetches the footer of an object, and nothing else."""
     with storage.reader(url) as file:
         return require("pyarrow.parquet", extra="arrow").read_metadata(file)
 
 
 class ParquetWriter(TableWriter):
-    """Holds record batches until they make up a group of rows."""
+    """Buffers record batches until they make up a row group."""
 
     def __init__(self, file: ByteOutput, spec: ConversionSpec) -> None:
         super().__init__(file, spec)
         self._parquet = require("pyarrow.parquet", extra="arrow")
         self._writer: parquet.ParquetWriter | None = None
-        self._held: list[pa.RecordBatch] = []
+        self._pending: list[pa.RecordBatch] = []
         self._size = 0
 
     def _write(self, record_batch: pa.RecordBatch, batch: Batch) -> None:
-        self._held.append(record_batch)
+        self._pending.append(record_batch)
         self._size += batch.nbytes
         if self._size >= _GROUP:
             self._write_group()
 
     def _write_group(self) -> None:
-        table = self._pa.Table.from_batches(self._held, self._schema)
-        self._held, self._size = [], 0
+        table = self._pa.Table.from_batches(self._pending, self._schema)
+        self._pending, self._size = [], 0
         if self._writer is None:
             name = self._spec.compression or ParquetRows.usual
             self._writer = self._parquet.ParquetWriter(
@@ -84,21 +85,23 @@ class ParquetWriter(TableWriter):
         self._writer.write_table(table, row_group_size=max(1, table.num_rows))
 
     def _finish(self) -> None:
-        if self._held or self._writer is None:
+        if self._pending or self._writer is None:
             self._write_group()
         assert self._writer is not None
         self._writer.close()
 
 
 def _encoded(pa: ModuleType, table: pa.Table) -> dict[str, Any]:
-    """How each column is written. As far as the first rows show, a dictionary where values come
-    again, and differences of other integers: less to compress, and to keep. Statistics not of
-    values in lists, by which no reader skips rows."""
+    """Returns pyarrow's encoding options for each column, chosen from a sample of the first rows.
+
+    Columns with repeated values get a dictionary, and other integers delta encoding. Values inside
+    lists get no statistics, because readers cannot skip rows by them.
+    """
     kinds = _codec.leaves(table.schema)
     repeated = [
         path
         for path, kind in kinds.items()
-        if _codec.repeatable(pa, kind) and _comes_again(table, path)
+        if _codec.repeatable(pa, kind) and _is_repetitive(table, path)
     ]
     return {
         "use_dictionary": repeated or False,
@@ -116,28 +119,29 @@ def _encoded(pa: ModuleType, table: pa.Table) -> dict[str, Any]:
     }
 
 
-def _comes_again(table: pa.Table, path: str) -> bool:
+def _is_repetitive(table: pa.Table, path: str) -> bool:
     rows = table.column(path.partition(_codec.ITEMS)[0]).slice(0, _LOOK).combine_chunks()
     while hasattr(rows, "storage") or hasattr(rows.type, "value_field"):
         rows = rows.storage if hasattr(rows, "storage") else rows.values[: 8 * _LOOK]
-    # pyarrow.compute could count them (and flatten uses it), but is slow to import
+    # pyarrow.compute could count distinct values, but it is slow to import, and `flatten` needs it
+    # too.
     return len(set(rows.to_pylist())) <= len(rows) // 2
 
 
 class ParquetRows(TableRows):
-    """Groups of rows, a batch of some of them at a time."""
+    """Reads and writes Parquet files, a batch of rows of one row group at a time."""
 
     format = FORMAT
     codecs = _CODECS
     usual = "zstd"
 
     def count(self, path: str, marks: int, spec: ConversionSpec, reading: Reading) -> Counted:
-        """From the footer."""
+        """Counts rows by the footer alone."""
 
         def rows() -> int:
             if storage.is_url(path):
                 return int(_metadata(path).num_rows)
-            return sum(_Opened(path).groups)
+            return sum(_OpenParquet(path).groups)
 
         return Counted(self.open(path, spec, reading, rows) or 0, [])
 
@@ -145,11 +149,11 @@ class ParquetRows(TableRows):
         with self.guarded(path):
             if storage.is_url(path):
                 return _metadata(path).schema.to_arrow_schema()
-            return _Opened(path).file.schema_arrow
+            return _OpenParquet(path).file.schema_arrow
 
     def read(self, part: SourcePart, spec: ConversionSpec, reading: Reading) -> Iterator[Batch]:
-        with local(part.path) as place:
-            table = self.open(part.path, spec, reading, lambda: _Opened(place))
+        with local(part.path) as local_path:
+            table = self.open(part.path, spec, reading, lambda: _OpenParquet(local_path))
             if table is None:
                 return
             check_columns(table.file.schema_arrow.names, spec, part.path)
@@ -163,7 +167,7 @@ class ParquetRows(TableRows):
                         )
                     pieces, lost = (
                         self.validated(record_batches, spec),
-                        "the rest of a group of rows ",
+                        "the rest of a row group ",
                     )
                     yield from self.rows(pieces, part, row, total, spec, reading, lost)
                 row += count

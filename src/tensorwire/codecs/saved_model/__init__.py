@@ -1,1 +1,1 @@
-"""SavedModels: their signatures, functions, variables and assets, without TensorFlow."""
+"""SavedModel directories: signatures, functions, variables and assets, read without TensorFlow."""

@@ -1,13 +1,14 @@
-"""Which inputs of a signature TensorFlow 2 made of one argument of the function behind it.
+"""Function arguments behind a signature: which inputs come from one sparse or ragged argument.
 
-A signature is a wrapper function that takes plain tensors by name and calls the function that was
-saved. The call has them in the order of that function's arguments. Where the object graph knows the
-function (it is an attribute of what was saved) its specs stand there, exact: three of the tensors
-are one SparseTensorSpec, and so on. Where it does not, the function itself still knows what its
-caller had called each argument, and tensors of one argument stand in a row. A model that was loaded
-and saved again has wrappers around wrappers, and one that puts sparse tensors together itself calls
-another function with them: so calls are followed as long as a function hands all that it has on to
-one other.
+A signature is a wrapper function that takes plain tensors by name and calls the saved function:
+
+1. The wrapper's call lists the tensors in the order of the saved function's arguments.
+2. If the function is an attribute of the saved object, the object graph has its exact specs. For
+   example, three of the tensors are one SparseTensorSpec.
+3. Otherwise the function's argument attributes have the name that its author gave each argument.
+   Adjacent tensors with the same name may come from one argument.
+4. A model that was loaded and saved again has wrappers around wrappers. So calls are followed as
+   long as a function passes all of its inputs on to exactly one other function.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from .specs import Argument, arguments
 
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _WRAPPERS = 8
-"""How often a model may have been saved again."""
+"""Nested wrappers that are followed: one for each time the model was saved again."""
 _SAME = ("Identity", "PlaceholderWithDefault", "Reshape")
-"""Operations whose output is their first input, of another shape at most."""
+"""Operations that return their first input, at most with another shape."""
 _IDENTITIES = 8
-"""Steps by which a wrapper passes on an argument, at the most."""
+"""Such operations that are followed between a wrapper's input and its call."""
 _NODES = 1024
-"""A function with more nodes than this is no wrapper."""
+"""A function with more nodes than this is not taken for a wrapper."""
 _USER_NAME = "_user_specified_name"
 
 
 class Functions:
-    """The functions of one MetaGraph, found when they are asked for."""
+    """The functions of one MetaGraph, parsed on first use."""
 
     def __init__(self, reader: MessageReader, graph: Span | None, objects: Span | None) -> None:
         self._reader, self._graph, self._objects = reader, graph, objects
@@ -38,7 +39,7 @@ class Functions:
         self._specs: dict[str, Span] | None = None
 
     def wrappers(self) -> dict[str, tuple[str, list[str]]]:
-        """The function of each signature, and the names of its inputs in that function's order."""
+        """Maps each signature to its wrapper function and its input names in argument order."""
         if self._objects is None:
             return {}
         reader = self._reader
@@ -46,20 +47,26 @@ class Functions:
         map_id = self._children(root).get("signatures") if root is not None else None
         signatures = self._nodes({map_id}).get(map_id) if map_id is not None else None
         ids = self._children(signatures) if signatures is not None else {}
-        nodes, found = self._nodes(set(ids.values())), {}
+        nodes, wrappers = self._nodes(set(ids.values())), {}
         for name, number in ids.items():
             kind = reader.take(nodes[number], once=(8,))[8] if number in nodes else None
             if kind is not None:
                 function = reader.take(kind, once=(1,), many=(2,))
-                found[name] = reader.text(function[1]), [reader.text(word) for word in function[2]]
-        return found
+                wrappers[name] = (
+                    reader.text(function[1]),
+                    [reader.text(word) for word in function[2]],
+                )
+        return wrappers
 
     def arguments(
         self, wrapper: str, names: Sequence[str]
     ) -> tuple[list[tuple[Argument, list[str]]] | None, list[list[str]] | None]:
-        """What the function behind a wrapper takes: its arguments with the signature's names for
-        each, or else only rows of names that one argument may have been; (None, None) if neither
-        can be told."""
+        """Returns (arguments, rows) of the function behind a wrapper.
+
+        `arguments` pairs each argument with the signature's names for its tensors. Where only
+        argument names are known, `rows` groups the names that may be one argument. Both are None if
+        neither can be determined.
+        """
         given, function = list(names), wrapper
         exact: list[tuple[Argument, list[str]]] | None = None
         rows: list[list[str]] | None = None
@@ -79,22 +86,22 @@ class Functions:
         return exact, rows
 
     def _nodes(self, wanted: set[int]) -> dict[int, Span]:
-        """Nodes of the object graph by their numbers, which are their places in it."""
-        found: dict[int, Span] = {}
-        at = 0
+        """Returns nodes of the object graph by number, which is their position in it."""
+        nodes: dict[int, Span] = {}
+        number = 0
         if self._objects is not None and wanted:
             for field in self._reader.fields(self._objects):
                 if field.number == 1 and isinstance(field.value, tuple):
-                    if at in wanted:
-                        found[at] = field.value
-                    at += 1
-        return found
+                    if number in wanted:
+                        nodes[number] = field.value
+                    number += 1
+        return nodes
 
     def _children(self, node: Span) -> dict[str, int]:
         children = {}
         for child in self._reader.take(node, many=(1,))[1]:
-            about = self._reader.take(child, once=(2,), numbers=(1,))
-            children[self._reader.text(about[2])] = about[1]
+            reference = self._reader.take(child, once=(2,), numbers=(1,))
+            children[self._reader.text(reference[2])] = reference[1]
         return children
 
     def _spec(self, function: str) -> list[Argument] | None:
@@ -120,7 +127,7 @@ class Functions:
         return self._bodies.get(function)
 
     def _name(self, body: Span) -> str:
-        """A function's name, which stands at its start: nothing behind it is looked at."""
+        """Returns a function's name. It is the first field, so the rest is not parsed."""
         for field in self._reader.fields(body):
             if field.number == 1 and isinstance(field.value, tuple):
                 for inner in self._reader.fields(field.value):
@@ -129,22 +136,22 @@ class Functions:
         return ""
 
     def _only_call(self, body: Span, given: list[str]) -> tuple[str, list[str]] | None:
-        """The one function that a wrapper calls, and what it passes on, in that function's order."""
+        """Returns the only function that a wrapper calls, and the inputs in call order."""
         reader = self._reader
-        found = reader.take(body, once=(1,), many=(3,))
-        if found[1] is None:
+        parts = reader.take(body, once=(1,), many=(3,))
+        if parts[1] is None:
             return None
-        declared = reader.take(found[1], many=(2,))[2][: len(given)]
+        declared = reader.take(parts[1], many=(2,))[2][: len(given)]
         words = [reader.text(reader.take(argument, once=(1,))[1]) for argument in declared]
         by_word = dict(zip(words, given, strict=False))
         calls, same = [], dict[str, str]()
-        for node in found[3] if len(found[3]) <= _NODES else ():
-            about = reader.take(node, once=(1, 2), many=(3, 5))
-            kind = reader.text(about[2])
+        for node in parts[3] if len(parts[3]) <= _NODES else ():
+            fields = reader.take(node, once=(1, 2), many=(3, 5))
+            kind = reader.text(fields[2])
             if kind in _CALLS:
-                calls.append(about)
-            elif kind in _SAME and about[3]:
-                same[f"{reader.text(about[1])}:output:0"] = reader.text(about[3][0])
+                calls.append(fields)
+            elif kind in _SAME and fields[3]:
+                same[f"{reader.text(fields[1])}:output:0"] = reader.text(fields[3][0])
         if len(calls) != 1 or len(by_word) != len(given):
             return None
         words = [_first(reader.text(word), same) for word in calls[0][3]]
@@ -156,18 +163,20 @@ class Functions:
         return reader.text(reader.take(named, once=(1,))[1]), passed
 
     def _rows(self, function: str, given: list[str]) -> list[list[str]] | None:
-        """Neighbours whose arguments had the same name."""
+        """Groups adjacent inputs whose arguments had the same name."""
         body = self._body(function)
         if body is None:
             return None
         reader, users = self._reader, {}
         for entry in reader.take(body, many=(7,))[7]:
-            about = reader.take(entry, once=(2,), numbers=(1,))
+            arg_attrs = reader.take(entry, once=(2,), numbers=(1,))
             attributes = (
-                reader.entries(reader.take(about[2], many=(1,))[1]) if about[2] is not None else {}
+                reader.entries(reader.take(arg_attrs[2], many=(1,))[1])
+                if arg_attrs[2] is not None
+                else {}
             )
             if _USER_NAME in attributes:
-                users[about[1]] = reader.text(reader.take(attributes[_USER_NAME], once=(2,))[2])
+                users[arg_attrs[1]] = reader.text(reader.take(attributes[_USER_NAME], once=(2,))[2])
         rows: list[list[str]] = []
         for number, name in enumerate(given):
             if (
@@ -182,8 +191,9 @@ class Functions:
 
 
 def _first(word: str, same: dict[str, str]) -> str:
-    """What a tensor is the same as, as far as it goes; the nodes stand in any order, and may even
-    stand in a circle.
+    """Follows identity operations from a tensor back to its source.
+
+    Nodes come in any order and may form a cycle, so the number of steps is limited.
     """
     for _ in range(_IDENTITIES):
         if word not in same:
@@ -193,11 +203,11 @@ def _first(word: str, same: dict[str, str]) -> str:
 
 
 def _shared(specs: list[Argument], given: list[str]) -> list[tuple[Argument, list[str]]] | None:
-    """Each argument with its share of the tensors; None if there are more or fewer of them."""
+    """Assigns the tensors to the arguments in order; None if their counts differ."""
     if sum(argument.count for argument in specs) != len(given):
         return None
-    found, at = [], 0
+    shares, first = [], 0
     for argument in specs:
-        found.append((argument, given[at : at + argument.count]))
-        at += argument.count
-    return found
+        shares.append((argument, given[first : first + argument.count]))
+        first += argument.count
+    return shares

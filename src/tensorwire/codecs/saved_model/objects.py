@@ -1,6 +1,4 @@
-"""The object graph of a SavedModel: which objects were saved, under which names, and what its
-functions can be called with.
-"""
+"""Object graph of a SavedModel: the tracked objects, their paths, and the functions' signatures."""
 
 from __future__ import annotations
 
@@ -13,6 +11,7 @@ from ..._errors import DecodeError
 from ...wire.protobuf import LEN, VARINT, MessageReader, Span
 from .specs import Shape, dtype, shape, type_spec
 
+# Field numbers of SavedObject.kind.
 _KINDS = {
     4: "object",
     5: "asset",
@@ -24,6 +23,7 @@ _KINDS = {
     12: "captured",
 }
 _FIXED64 = 1
+# Field numbers of StructuredValue.
 _FLOAT, _INT, _TEXT, _BOOL, _SHAPE, _DTYPE, _TENSOR, _TYPE, _BOUNDED = (
     11,
     12,
@@ -39,7 +39,7 @@ _LIST, _TUPLE, _DICT, _NAMED = 51, 52, 53, 54
 
 
 class ObjectSpec(NamedTuple):
-    """A tensor that a function takes or gives."""
+    """The type of a tensor that a function takes or returns."""
 
     kind: str
     dtype: str
@@ -58,10 +58,10 @@ class ObjectSpec(NamedTuple):
 
 
 class Variable(NamedTuple):
-    """A variable as the object graph has it."""
+    """A variable as the object graph describes it."""
 
     name: str
-    """What it was called when it was made."""
+    """The name that it was created with."""
     dtype: str
     shape: Shape
     trainable: bool
@@ -71,7 +71,7 @@ class Object(NamedTuple):
     """A tracked object."""
 
     path: str
-    """The way to it from the root; "" for the root."""
+    """The path to it from the root; "" for the root."""
     kind: str
     about: str
     """The class of an object, the name of a variable."""
@@ -80,8 +80,9 @@ class Object(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """One way to call a function: its arguments, each a Spec, a value of Python's, or lists, tuples
-    and dicts of them.
+    """One traced signature of a function.
+
+    Each argument is an ObjectSpec, a Python value, or lists, tuples and dicts of them.
     """
 
     arguments: tuple[Any, ...]
@@ -90,7 +91,7 @@ class FunctionCall:
 
     def json(self) -> dict[str, Any]:
         return {
-            "arguments": [plain(one) for one in self.arguments],
+            "arguments": [plain(argument) for argument in self.arguments],
             "named": plain(self.named),
             "gives": plain(self.gives),
         }
@@ -98,11 +99,11 @@ class FunctionCall:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of the root, and every way in which it was traced."""
+    """A function of the root object, with every signature it was traced with."""
 
     name: str
     arguments: list[str] = field(default_factory=list)
-    """What its author called them, where that is known."""
+    """The argument names in the source code, where known."""
     calls: list[FunctionCall] = field(default_factory=list)
 
     def json(self) -> dict[str, Any]:
@@ -114,7 +115,7 @@ class Function:
 
 
 def plain(value: Any) -> Any:
-    """For JSON."""
+    """Returns a value as plain JSON types."""
     if isinstance(value, ObjectSpec):
         return {**value._asdict(), "shape": None if value.shape is None else list(value.shape)}
     if isinstance(value, (list, tuple)):
@@ -125,7 +126,7 @@ def plain(value: Any) -> Any:
 
 
 def shown(value: Any) -> str:
-    """For people.
+    """Returns a value as text for people.
 
     >>> shown((ObjectSpec("dense", "float32", (None, 3), "x"), {"n": None}))
     "(float32 (?, 3) 'x', {n: None})"
@@ -141,81 +142,81 @@ def shown(value: Any) -> str:
 
 
 class Objects:
-    """The objects of one MetaGraph. TensorFlow 1 saved none."""
+    """The tracked objects of one MetaGraph; none if TensorFlow 1 saved it."""
 
     def __init__(self, reader: MessageReader, span: Span | None) -> None:
         self._reader = reader
-        found = reader.take(span, many=(1, 2)) if span is not None else {1: [], 2: []}
-        self._nodes: list[Span] = found[1]
-        self._concrete = reader.entries(found[2])
-        self._paths = self._ways()
+        parts = reader.take(span, many=(1, 2)) if span is not None else {1: [], 2: []}
+        self._nodes: list[Span] = parts[1]
+        self._concrete = reader.entries(parts[2])
+        self._paths = self._shortest_paths()
 
-    def _ways(self) -> dict[int, str]:
-        """The shortest way to each object, as TensorFlow makes its keys."""
-        ways, at = {0: ""} if self._nodes else {}, 0
-        order = list(ways)
-        while at < len(order):
-            number = order[at]
-            at += 1
+    def _shortest_paths(self) -> dict[int, str]:
+        """Returns the shortest path to each object, as TensorFlow builds checkpoint keys."""
+        paths, done = {0: ""} if self._nodes else {}, 0
+        order = list(paths)
+        while done < len(order):
+            number = order[done]
+            done += 1
             for name, child in self._children(number):
-                if child not in ways:
-                    ways[child] = f"{ways[number]}/{name}" if ways[number] else name
+                if child not in paths:
+                    paths[child] = f"{paths[number]}/{name}" if paths[number] else name
                     order.append(child)
-        return ways
+        return paths
 
     def _children(self, number: int) -> Iterator[tuple[str, int]]:
         for child in self._reader.take(self._nodes[number], many=(1,))[1]:
-            about = self._reader.take(child, once=(2,), numbers=(1,))
-            if about[1] >= len(self._nodes):
-                why = f"the object graph speaks of node {about[1]} of {len(self._nodes)}"
+            reference = self._reader.take(child, once=(2,), numbers=(1,))
+            if reference[1] >= len(self._nodes):
+                why = f"node {reference[1]} is not one of the {len(self._nodes)} object graph nodes"
                 raise DecodeError(why, format=self._reader.format, offset=child[0])
-            yield self._reader.text(about[2]), about[1]
+            yield self._reader.text(reference[2]), reference[1]
 
     def objects(self) -> list[Object]:
         return [self._object(number, path) for number, path in self._paths.items()]
 
     def _object(self, number: int, path: str) -> Object:
         reader = self._reader
-        found = reader.take(self._nodes[number], once=tuple(_KINDS))
-        place = next((place for place in _KINDS if found[place] is not None), None)
+        fields = reader.take(self._nodes[number], once=tuple(_KINDS))
+        place = next((place for place in _KINDS if fields[place] is not None), None)
         if place is None:
             return Object(path, "object", "")
         if place == 7:
-            said = reader.take(found[7], once=(2, 6), numbers=(1, 3))
-            one = Variable(
-                reader.text(said[6]),
-                dtype(reader, said[1], found[7][0]),
-                shape(reader, said[2]),
-                bool(said[3]),
+            variable_fields = reader.take(fields[7], once=(2, 6), numbers=(1, 3))
+            variable = Variable(
+                reader.text(variable_fields[6]),
+                dtype(reader, variable_fields[1], fields[7][0]),
+                shape(reader, variable_fields[2]),
+                bool(variable_fields[3]),
             )
-            return Object(path, "variable", one.name, one)
-        about = reader.text(reader.take(found[4], once=(1,))[1]) if place == 4 else ""
-        return Object(path, _KINDS[place], about)
+            return Object(path, "variable", variable.name, variable)
+        detail = reader.text(reader.take(fields[4], once=(1,))[1]) if place == 4 else ""
+        return Object(path, _KINDS[place], detail)
 
     def functions(self) -> list[Function]:
-        """The functions that are attributes of the root."""
+        """Returns the functions that are attributes of the root object, sorted by name."""
         if not self._nodes:
             return []
-        found = []
+        functions = []
         for name, child in self._children(0):
             function = self._reader.take(self._nodes[child], once=(6,))[6]
             if function is not None:
-                about = self._reader.take(function, once=(2,), many=(1,))
-                calls = [self._call(self._reader.text(one)) for one in about[1]]
-                found.append(
+                fields = self._reader.take(function, once=(2,), many=(1,))
+                calls = [self._call(self._reader.text(one)) for one in fields[1]]
+                functions.append(
                     Function(
-                        name, self._names(about[2]), [call for call in calls if call is not None]
+                        name, self._names(fields[2]), [call for call in calls if call is not None]
                     )
                 )
-        return sorted(found, key=lambda function: function.name)
+        return sorted(functions, key=lambda function: function.name)
 
     def _call(self, name: str) -> FunctionCall | None:
         span = self._concrete.get(name)
         if span is None:
             return None
-        said = self._reader.take(span, once=(3, 4))
-        given = structured(self._reader, said[3]) if said[3] is not None else ()
-        gives = structured(self._reader, said[4]) if said[4] is not None else None
+        fields = self._reader.take(span, once=(3, 4))
+        given = structured(self._reader, fields[3]) if fields[3] is not None else ()
+        gives = structured(self._reader, fields[4]) if fields[4] is not None else None
         if (
             isinstance(given, tuple)
             and len(given) == 2
@@ -226,10 +227,10 @@ class Objects:
         return FunctionCall(given if isinstance(given, tuple) else (given,), {}, gives)
 
     def _names(self, span: Span | None) -> list[str]:
-        """The arguments of Python's function, without self."""
+        """Returns the argument names of the Python function, without self."""
         inner = self._reader.take(span, once=(1,))[1] if span is not None else None
-        said = structured(self._reader, inner) if inner is not None else None
-        names = said.get("args") if isinstance(said, dict) else None
+        value = structured(self._reader, inner) if inner is not None else None
+        names = value.get("args") if isinstance(value, dict) else None
         return (
             [name for name in names if isinstance(name, str) and name != "self"]
             if isinstance(names, list)
@@ -238,23 +239,24 @@ class Objects:
 
 
 def structured(reader: MessageReader, span: Span, depth: int = 0) -> Any:
-    """A StructuredValue as a value of Python's; tensors are Specs. A named tuple is a dict."""
+    """Returns a StructuredValue as a Python value: tensors as ObjectSpec, named tuples as dicts."""
     depth = reader.deeper(depth, span)
-    found: Any = None
-    for one in reader.fields(span):
-        number, value = one.number, one.value
+    result: Any = None
+    for entry in reader.fields(span):
+        number, value = entry.number, entry.value
         if isinstance(value, int):
-            if one.wire == VARINT and number == _INT:
-                found = value >> 1 ^ -(value & 1)  # zigzag
+            if entry.wire == VARINT and number == _INT:
+                # int64_value is sint64, which is zigzag-encoded.
+                result = value >> 1 ^ -(value & 1)
             elif number == _BOOL:
-                found = bool(value)
+                result = bool(value)
             elif number == _DTYPE:
-                found = dtype(reader, value, one.offset)
-        elif number == _FLOAT and one.wire == _FIXED64:
-            (found,) = struct.unpack("<d", reader.raw(value))
-        elif one.wire == LEN:
-            found = _message(reader, number, value, depth, found)
-    return found
+                result = dtype(reader, value, entry.offset)
+        elif number == _FLOAT and entry.wire == _FIXED64:
+            (result,) = struct.unpack("<d", reader.raw(value))
+        elif entry.wire == LEN:
+            result = _message(reader, number, value, depth, result)
+    return result
 
 
 def _message(reader: MessageReader, number: int, span: Span, depth: int, otherwise: Any) -> Any:
@@ -268,8 +270,8 @@ def _message(reader: MessageReader, number: int, span: Span, depth: int, otherwi
             "dense", dtype(reader, spec[3], span[0]), shape(reader, spec[2]), reader.text(spec[1])
         )
     if number == _TYPE:
-        one = type_spec(reader, span, depth)
-        return ObjectSpec(one.kind, one.dtype, one.shape)
+        argument = type_spec(reader, span, depth)
+        return ObjectSpec(argument.kind, argument.dtype, argument.shape)
     if number in (_LIST, _TUPLE):
         items = [structured(reader, item, depth) for item in reader.take(span, many=(1,))[1]]
         return items if number == _LIST else tuple(items)

@@ -1,8 +1,7 @@
-"""Signatures of a SavedModel, from saved_model.pb alone: neither TensorFlow nor the protobuf
-runtime is needed.
+"""Signatures of a SavedModel, parsed from saved_model.pb without TensorFlow or protobuf.
 
-Only what signatures need is looked at. Messages must be valid where they are, and what is not of
-interest is skipped by its length.
+Only the fields that signatures need are parsed and validated. All others are skipped by their
+length.
 """
 
 from __future__ import annotations
@@ -23,14 +22,15 @@ from .specs import Shape, TensorInfo, tensor_info
 FORMAT = "saved_model"
 FILE = "saved_model.pb"
 INTERNAL = ("__saved_model_init_op", "__saved_model_train_op")
-"""Signatures that TensorFlow keeps for itself."""
+"""Signatures that TensorFlow uses internally."""
 _METHOD = "tensorflow/serving/"
 
 
 @dataclass(frozen=True, slots=True)
 class Composite:
-    """Inputs that are one sparse or ragged tensor, in TensorFlow's order: indices, values,
-    dense_shape; or values and the row_splits.
+    """Inputs that together are one sparse or ragged tensor.
+
+    They are in TensorFlow's order: indices, values, dense_shape, or values and row_splits.
     """
 
     kind: str
@@ -41,30 +41,30 @@ class Composite:
 
 @dataclass(frozen=True, slots=True)
 class SignatureDef:
-    """What a SavedModel says of one signature."""
+    """One signature of a SavedModel."""
 
     inputs: dict[str, TensorInfo]
     outputs: dict[str, TensorInfo]
     method: str
     """"predict", "classify" or "regress"."""
     composites: tuple[Composite, ...] | None = None
-    """The inputs that are parts of one tensor, as the function that was saved says; None if it does
-    not.
+    """The sparse and ragged tensors among the inputs, if the saved function's specs are known; else
+    None.
     """
     arguments: tuple[tuple[str, ...], ...] | None = None
-    """If it does not: the inputs by the argument that they came of. An argument may be one ragged
-    tensor, or a dict of two vectors.
+    """If the specs are unknown: the inputs grouped by the argument that they come from. One
+    argument may be a ragged tensor, or a dict of two vectors.
     """
 
 
 def signatures(
     where: Any, tags: Sequence[str] | None = ("serve",), limits: Limits = DEFAULT
 ) -> dict[str, SignatureDef]:
-    """The signatures of a SavedModel, by name.
+    """Returns the signatures of a SavedModel by name.
 
-    `where` is its folder, a folder of versions (the latest counts), its saved_model.pb, or the
-    bytes of that. A SavedModel may hold several MetaGraphs, told apart by their tags; `tags=None`
-    takes the only one.
+    `where` is its folder, a folder of numbered versions (the latest is read), its saved_model.pb,
+    or the bytes of that file. `tags` selects one of several MetaGraphs; None takes the only one.
+    Raises SchemaError if not exactly one MetaGraph has these tags.
     """
     path = locate(where) if isinstance(where, (str, os.PathLike)) else None
     source = files.source(path if path is not None else where)
@@ -78,24 +78,26 @@ def signatures(
 
 
 def locate(path: str | os.PathLike[str]) -> str:
-    """The saved_model.pb that a path means; DecodeError if there is a SavedModel of a form that is
-    not read here.
+    """Returns the saved_model.pb that a path refers to.
+
+    Raises DecodeError for a SavedModel in an unsupported encoding (text or chunked).
     """
     name = os.fspath(path)
     if not os.path.isdir(name):
         return name
-    found = _folder(name)
+    folder = _folder(name)
     for other, what in (("saved_model.pbtxt", "as text"), ("saved_model.cpb", "in chunks")):
-        if os.path.exists(os.path.join(found, other)) and not os.path.exists(
-            os.path.join(found, FILE)
+        if os.path.exists(os.path.join(folder, other)) and not os.path.exists(
+            os.path.join(folder, FILE)
         ):
             raise DecodeError(
-                f"a SavedModel {what} ({other}); load and save it with TensorFlow to have {FILE}",
+                f"a SavedModel stored {what} ({other}) is not supported",
                 format=FORMAT,
-                path=found,
+                path=folder,
                 offset=0,
+                hint=f"load and save it with TensorFlow to get {FILE}",
             )
-    return os.path.join(found, FILE)
+    return os.path.join(folder, FILE)
 
 
 def _folder(name: str) -> str:
@@ -106,7 +108,7 @@ def _folder(name: str) -> str:
 
 
 def method(name: str) -> str:
-    """ "predict" of "tensorflow/serving/predict". Whoever says nothing means that.
+    """Returns a method name without its prefix; an empty one is "predict".
 
     >>> method("tensorflow/serving/classify"), method("")
     ('classify', 'predict')
@@ -115,7 +117,7 @@ def method(name: str) -> str:
 
 
 def order(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Names as people count: x_2 before x_10. (A map's own order means nothing.)
+    """Returns a sort key in natural order, x_2 before x_10. (Protobuf maps have no order.)
 
     >>> sorted(["x_10", "x_2", "x"], key=order)
     ['x', 'x_2', 'x_10']
@@ -127,27 +129,27 @@ def order(name: str) -> tuple[tuple[int, int, str], ...]:
 
 
 def _chosen(reader: MessageReader, tags: Sequence[str] | None) -> dict[int, Any]:
-    """The parts of the MetaGraph with these tags."""
+    """Returns the fields of the MetaGraph with these tags."""
     graphs = reader.take((0, reader.size), many=(2,))[2]
     wanted = None if tags is None else frozenset([tags] if isinstance(tags, str) else tags)
-    known: list[frozenset[str]] = []
+    tag_sets: list[frozenset[str]] = []
     chosen: list[dict[int, Any]] = []
     for span in graphs:
         parts = reader.take(span, once=(1, 2, 7), many=(5,))
-        about = reader.take(parts[1], many=(4,))[4] if parts[1] is not None else []
-        known.append(frozenset(reader.text(tag) for tag in about))
-        if wanted is None or known[-1] == wanted:
+        graph_tags = reader.take(parts[1], many=(4,))[4] if parts[1] is not None else []
+        tag_sets.append(frozenset(reader.text(tag) for tag in graph_tags))
+        if wanted is None or tag_sets[-1] == wanted:
             chosen.append(parts)
     if not graphs:
-        raise DecodeError("no MetaGraph: this is no SavedModel", format=FORMAT, offset=0)
+        raise DecodeError("not a SavedModel: it contains no MetaGraph", format=FORMAT, offset=0)
     if len(chosen) != 1:
-        there = ", ".join("{" + ", ".join(sorted(one)) + "}" for one in known)
-        asked = (
-            "no tags were asked for"
+        available = ", ".join("{" + ", ".join(sorted(tag_set)) + "}" for tag_set in tag_sets)
+        request = (
+            "tags=None needs exactly one"
             if wanted is None
-            else f"tags={tuple(sorted(wanted))} fit {len(chosen)} of them"
+            else f"tags={tuple(sorted(wanted))} matches {len(chosen)} of them"
         )
-        raise SchemaError(f"a SavedModel of MetaGraphs tagged {there}, and {asked}")
+        raise SchemaError(f"the SavedModel has MetaGraphs tagged {available}; {request}")
     return chosen[0]
 
 
@@ -155,21 +157,21 @@ def _signatures(reader: MessageReader, graph: dict[int, Any]) -> dict[str, Signa
     entries = reader.entries(graph[5])
     functions = Functions(reader, graph[2], graph[7])
     wrappers: dict[str, tuple[str, list[str]]] | None = None
-    found = {}
+    result = {}
     for name in sorted(entries, key=order):
         if name in INTERNAL:
             continue
-        about = reader.take(entries[name], once=(3,), many=(1, 2))
-        inputs, outputs = (_tensors(reader, about[number]) for number in (1, 2))
+        fields = reader.take(entries[name], once=(3,), many=(1, 2))
+        inputs, outputs = (_tensors(reader, fields[number]) for number in (1, 2))
         composites: tuple[Composite, ...] | None = ()
         arguments = None
         if any(_may_be_splits(info) for info in inputs.values()):
             wrappers = functions.wrappers() if wrappers is None else wrappers
             composites, arguments = _composites(functions, wrappers.get(name), inputs)
-        found[name] = SignatureDef(
-            inputs, outputs, method(reader.text(about[3])), composites, arguments
+        result[name] = SignatureDef(
+            inputs, outputs, method(reader.text(fields[3])), composites, arguments
         )
-    return found
+    return result
 
 
 def _tensors(reader: MessageReader, spans: Sequence[Span]) -> dict[str, TensorInfo]:
@@ -178,8 +180,10 @@ def _tensors(reader: MessageReader, spans: Sequence[Span]) -> dict[str, TensorIn
 
 
 def _may_be_splits(info: TensorInfo) -> bool:
-    """Every sparse or ragged tensor has a part like this, so the functions of models without one
-    need not be looked at.
+    """Whether an input can be the row_splits or dense_shape of a composite tensor.
+
+    Every sparse or ragged tensor has such an input. A model without one need not be searched for
+    functions.
     """
     return info.dtype in ("int64", "int32") and (info.shape is None or len(info.shape) == 1)
 
@@ -192,9 +196,9 @@ def _composites(
     exact, rows = functions.arguments(*wrapper)
     if exact is not None:
         composites = [
-            Composite(one.kind, one.dtype, one.shape, tuple(names))
-            for one, names in exact
-            if one.kind in ("sparse", "ragged")
+            Composite(argument.kind, argument.dtype, argument.shape, tuple(names))
+            for argument, names in exact
+            if argument.kind in ("sparse", "ragged")
         ]
         return tuple(composites), None
     return None, None if rows is None else tuple(map(tuple, rows))

@@ -1,6 +1,4 @@
-"""Tensors as TensorFlow's messages describe them: TensorInfo of a signature, and the type specs of
-a function's arguments.
-"""
+"""Tensor specs in TensorFlow's messages: TensorInfo of a signature, type specs of arguments."""
 
 from __future__ import annotations
 
@@ -14,61 +12,62 @@ from ...wire.status import NEGATIVE_DIM, TOO_MANY_DIMS, problem
 Shape = tuple[int | None, ...] | None
 _DIMS = 254
 _REF = 100
-"""What TensorFlow 1 adds to the dtype of a variable."""
+"""What TensorFlow 1 adds to the dtype number of a reference variable."""
 _OTHERS = {0: "invalid", dtypes.STRING: "string", 20: "resource", dtypes.VARIANT: "variant"}
 _CLASSES = {1: "sparse", 3: "ragged"}
 _CONTAINERS = {51: 1, 52: 1}
-"""Lists and tuples of a StructuredValue, and the field that holds their values."""
+"""Field numbers of lists and tuples in a StructuredValue -> the field with their values."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """What a signature says of one name."""
+    """One input or output of a signature."""
 
     dtype: str
-    """A name of `dtypes`, "string", "variant" or "resource"; "invalid" where nothing is said."""
+    """A name of `dtypes`, "string", "variant" or "resource"; "invalid" if the dtype is absent."""
     shape: Shape
     kind: str = "dense"
-    """"sparse", "ragged" or (what else TensorFlow may have) "composite" where several tensors stand
-    behind the name.
+    """"dense"; or "sparse", "ragged" or (for any other kind) "composite" if the name refers to
+    several tensors.
     """
     tensors: tuple[str, ...] = ()
-    """Their names in the graph: one; or indices, values, dense_shape; or values, then row_splits
-    from the outermost to the innermost.
+    """The tensor names in the graph: one; or indices, values, dense_shape; or values, then
+    row_splits from outer to inner.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A tensor that a function takes, as one or several plain tensors."""
+    """An argument of a function: one tensor, which takes one or several plain tensors."""
 
     kind: str
     dtype: str
     shape: Shape
     count: int
-    """How many plain tensors it is."""
+    """The number of its plain tensors."""
 
 
-def dtype(reader: MessageReader, number: int, at: int) -> str:
+def dtype(reader: MessageReader, number: int, offset: int) -> str:
     number = number - _REF if number > _REF else number
     row = dtypes.BY_TF.get(number)
     if row is None and number not in _OTHERS:
-        raise DecodeError(f"no dtype has the number {number}", format=reader.format, offset=at)
+        raise DecodeError(f"unknown DataType {number}", format=reader.format, offset=offset)
     return row.name if row is not None else _OTHERS[number]
 
 
 def shape(reader: MessageReader, span: Span | None) -> Shape:
-    """A TensorShapeProto; one that is not there is that of a scalar, as protobuf has it."""
+    """Reads a TensorShapeProto. A missing one is a scalar's, as protobuf defaults require."""
     if span is None:
         return ()
-    found = reader.take(span, many=(2,), numbers=(3,))
-    if found[3]:
+    fields = reader.take(span, many=(2,), numbers=(3,))
+    if fields[3]:
         return None
-    if len(found[2]) > _DIMS:
+    if len(fields[2]) > _DIMS:
         raise problem(TOO_MANY_DIMS, span[0], reader.format)
     dims: list[int | None] = []
-    for dim in found[2]:
+    for dim in fields[2]:
         size = reader.take(dim, numbers=(1,))[1]
+        # A varint is unsigned, so -1 (an unknown dimension) arrives as 2 ** 64 - 1.
         size -= (size >> 63) << 64
         if size < -1:
             raise problem(NEGATIVE_DIM, dim[0], reader.format)
@@ -78,88 +77,96 @@ def shape(reader: MessageReader, span: Span | None) -> Shape:
 
 def tensor_info(reader: MessageReader, span: Span, depth: int = 0) -> TensorInfo:
     depth = reader.deeper(depth, span)
-    found = reader.take(span, once=(1, 3, 4, 5), numbers=(2,))
-    said = dtype(reader, found[2], span[0]), shape(reader, found[3])
-    if sum(found[number] is not None for number in (1, 4, 5)) > 1:
+    fields = reader.take(span, once=(1, 3, 4, 5), numbers=(2,))
+    dtype_shape = dtype(reader, fields[2], span[0]), shape(reader, fields[3])
+    if sum(fields[number] is not None for number in (1, 4, 5)) > 1:
         raise DecodeError(
-            "a tensor is a name, or sparse, or composite, and not two of them",
+            "a TensorInfo must be one of: name, coo_sparse, composite_tensor",
             format=reader.format,
             offset=span[0],
         )
-    if found[4] is not None:
-        names = reader.take(found[4], once=(1, 2, 3))
+    if fields[4] is not None:
+        names = reader.take(fields[4], once=(1, 2, 3))
         return TensorInfo(
-            *said, "sparse", tuple(reader.text(names[number]) for number in (2, 1, 3))
+            *dtype_shape, "sparse", tuple(reader.text(names[number]) for number in (2, 1, 3))
         )
-    if found[5] is not None:
-        parts = reader.take(found[5], once=(1,), many=(2,))
+    if fields[5] is not None:
+        parts = reader.take(fields[5], once=(1,), many=(2,))
         if parts[1] is None:
-            raise DecodeError("a composite tensor of no type", format=reader.format, offset=span[0])
+            raise DecodeError(
+                "a composite tensor has no type_spec", format=reader.format, offset=span[0]
+            )
         spec = type_spec(reader, parts[1], depth)
         tensors = tuple(
             name for part in parts[2] for name in tensor_info(reader, part, depth).tensors
         )
         return TensorInfo(spec.dtype, spec.shape, spec.kind, tensors)
-    return TensorInfo(*said, "dense", (reader.text(found[1]),))
+    return TensorInfo(*dtype_shape, "dense", (reader.text(fields[1]),))
 
 
 def type_spec(reader: MessageReader, span: Span, depth: int) -> Argument:
-    """A TypeSpecProto: for sparse tensors its state is (shape, dtype), for ragged ones (shape,
-    dtype, ragged_rank, ...).
+    """Reads a TypeSpecProto.
+
+    The state of a sparse spec is (shape, dtype), of a ragged one (shape, dtype, ragged_rank, ...).
     """
-    found = reader.take(span, once=(2,), numbers=(1, 4))
-    kind = _CLASSES.get(found[1], "composite")
+    fields = reader.take(span, once=(2,), numbers=(1, 4))
+    kind = _CLASSES.get(fields[1], "composite")
     if kind == "composite":
-        return Argument(kind, "invalid", None, _count(reader, found[4], span))
-    values = reader.take(found[2], once=(52,))[52] if found[2] is not None else None
+        return Argument(kind, "invalid", None, _count(reader, fields[4], span))
+    values = reader.take(fields[2], once=(52,))[52] if fields[2] is not None else None
     state = reader.take(values, many=(1,))[1] if values is not None else []
     if len(state) < (2 if kind == "sparse" else 3):
         raise DecodeError(
-            f"a {kind} spec without shape and dtype", format=reader.format, offset=span[0]
+            f"a {kind} type spec lacks its shape or dtype", format=reader.format, offset=span[0]
         )
     dims = reader.take(state[0], once=(31,))[31]
-    known = (
+    dtype_shape = (
         dtype(reader, reader.take(state[1], numbers=(32,))[32], state[1][0]),
         shape(reader, dims) if dims is not None else None,
     )
     if kind == "sparse":
-        return Argument(kind, *known, 3)
-    rank = reader.take(state[2], numbers=(12,))[12]  # zigzag
+        return Argument(kind, *dtype_shape, 3)
+    # The rank is zigzag-encoded: an odd number is negative.
+    rank = reader.take(state[2], numbers=(12,))[12]
     if rank & 1 or not 0 <= rank // 2 <= _DIMS:
         raise DecodeError(
-            "the ragged rank of a spec is no number of dimensions",
+            "invalid ragged_rank in a type spec",
             format=reader.format,
             offset=span[0],
         )
-    return Argument(kind if rank else "dense", *known, 1 + rank // 2)
+    return Argument(kind if rank else "dense", *dtype_shape, 1 + rank // 2)
 
 
 def arguments(reader: MessageReader, span: Span, depth: int = 0) -> list[Argument]:
-    """The tensors in a StructuredValue, in the order in which TensorFlow flattens it: dicts by
-    their sorted keys.
-    """
+    """Returns the tensors in a StructuredValue as TensorFlow flattens it: dicts by sorted key."""
     depth = reader.deeper(depth, span)
-    found = reader.take(span, once=(33, 34, 35, 51, 52, 53, 54))
+    alternatives = reader.take(span, once=(33, 34, 35, 51, 52, 53, 54))
     out: list[Argument] = []
     for number in (33, 35):
-        if found[number] is not None:
-            spec = reader.take(found[number], once=(2,), numbers=(3,))
+        if alternatives[number] is not None:
+            spec = reader.take(alternatives[number], once=(2,), numbers=(3,))
             out.append(
                 Argument(
-                    "dense", dtype(reader, spec[3], found[number][0]), shape(reader, spec[2]), 1
+                    "dense",
+                    dtype(reader, spec[3], alternatives[number][0]),
+                    shape(reader, spec[2]),
+                    1,
                 )
             )
-    if found[34] is not None:
-        out.append(type_spec(reader, found[34], depth))
+    if alternatives[34] is not None:
+        out.append(type_spec(reader, alternatives[34], depth))
     inner: list[Span] = []
     for number, values in _CONTAINERS.items():
-        if found[number] is not None:
-            inner += reader.take(found[number], many=(values,))[values]
-    if found[53] is not None:
-        fields = reader.entries(reader.take(found[53], many=(1,))[1])
+        if alternatives[number] is not None:
+            inner += reader.take(alternatives[number], many=(values,))[values]
+    if alternatives[53] is not None:
+        fields = reader.entries(reader.take(alternatives[53], many=(1,))[1])
         inner += [fields[key] for key in sorted(fields)]
-    if found[54] is not None:
-        pairs = [reader.take(pair, once=(1, 2))[2] for pair in reader.take(found[54], many=(2,))[2]]
+    if alternatives[54] is not None:
+        pairs = [
+            reader.take(pair, once=(1, 2))[2]
+            for pair in reader.take(alternatives[54], many=(2,))[2]
+        ]
         inner += [pair for pair in pairs if pair is not None]
     for value in inner:
         out += arguments(reader, value, depth)
@@ -168,5 +175,9 @@ def arguments(reader: MessageReader, span: Span, depth: int = 0) -> list[Argumen
 
 def _count(reader: MessageReader, count: int, span: Span) -> int:
     if count > 1 << 20:
-        raise DecodeError("a spec of too many tensors", format=reader.format, offset=span[0])
+        raise DecodeError(
+            "a type spec has more than 2 ** 20 component tensors",
+            format=reader.format,
+            offset=span[0],
+        )
     return count

@@ -1,6 +1,4 @@
-"""What is in a SavedModel: what `saved_model_cli show --all` shows, its variables and its assets,
-without TensorFlow.
-"""
+"""Summary of a SavedModel: what `saved_model_cli show --all` prints, plus variables and assets."""
 
 from __future__ import annotations
 
@@ -20,8 +18,8 @@ from .specs import TensorInfo, tensor_info
 from .variables import FILE, FORMAT, folder_of, open_saved_model
 
 _WHOLE = 64 << 20
-"""Bytes of a saved_model.pb that is read at once; of a larger one only what is needed, and its ops
-are not counted.
+"""A saved_model.pb up to this many bytes is read at once. Of a larger one only the needed fields
+are read, and its ops are not listed.
 """
 _HASHES = {
     1: "saved_model_checksum",
@@ -34,7 +32,7 @@ _HASHES = {
 
 @dataclass(frozen=True)
 class SignatureSummary:
-    """A signature as the SavedModel has it."""
+    """One signature of a MetaGraph."""
 
     inputs: dict[str, TensorInfo]
     outputs: dict[str, TensorInfo]
@@ -50,57 +48,59 @@ class SignatureSummary:
 
 @dataclass(frozen=True)
 class MetaGraphSummary:
-    """One MetaGraph, which its tags tell from the others."""
+    """One MetaGraph, identified by its tags."""
 
     tags: list[str]
     tensorflow_version: str
     tensorflow_git_version: str
     stripped_default_attrs: bool
     producer: int
-    """The version of the graph's form."""
+    """The version of the GraphDef format."""
     min_consumer: int
     signatures: dict[str, SignatureSummary]
     functions: list[Function]
     objects: list[Object]
     ops: list[str] | None
-    """The kinds of its operations; None if the graph is too large to be looked at."""
+    """The operation types in the graph; None if the graph is too large to be parsed."""
     assets: dict[str, str]
-    """File name -> the tensor that gets its path."""
+    """File name -> the tensor that is fed with its path."""
 
 
 @dataclass(frozen=True)
 class VariableSummary:
-    """A variable, not read."""
+    """One variable, without its value."""
 
     name: str
     dtype: str
     shape: tuple[int | None, ...]
     nbytes: int
     called: str = ""
-    """What it was called when it was made."""
+    """The name that it was created with."""
     trainable: bool | None = None
 
 
 @dataclass(frozen=True)
 class SavedModelSummary:
-    """A SavedModel at a glance. `json()` is for machines, `str()` for people."""
+    """What a SavedModel contains. `json()` is for machines, `str()` for people."""
 
     path: str
     size: int
-    """Bytes of all its files."""
+    """Total size of all files in bytes."""
     graphs: list[MetaGraphSummary]
     variables: list[VariableSummary]
     assets: dict[str, int]
-    """The files in its folder of assets, with their sizes."""
+    """The files in the assets folder -> their sizes in bytes."""
     fingerprint: dict[str, Any]
     format: str = FORMAT
 
     def json(self) -> dict[str, Any]:
-        """Plain dicts and lists."""
+        """Returns the summary as plain dicts and lists."""
         return {
             **vars(self),
             "graphs": [_graph_json(graph) for graph in self.graphs],
-            "variables": [{**vars(one), "shape": list(one.shape)} for one in self.variables],
+            "variables": [
+                {**vars(variable), "shape": list(variable.shape)} for variable in self.variables
+            ],
         }
 
     def __str__(self) -> str:
@@ -112,14 +112,15 @@ class SavedModelSummary:
             lines += _graph_lines(graph)
         if self.variables:
             lines.append("  variables")
-            width = max(len(one.name) for one in self.variables)
-            for one in self.variables:
-                dims = ", ".join(map(str, one.shape))
-                notes = ("" if one.trainable is None or one.trainable else ", not trainable") + (
-                    f"  {one.called}" if one.called else ""
-                )
+            width = max(len(variable.name) for variable in self.variables)
+            for variable in self.variables:
+                dims = ", ".join(map(str, variable.shape))
+                notes = (
+                    "" if variable.trainable is None or variable.trainable else ", not trainable"
+                ) + (f"  {variable.called}" if variable.called else "")
                 lines.append(
-                    f"    {one.name:{width}}  {one.dtype} ({dims})  {one.nbytes:,} bytes{notes}"
+                    f"    {variable.name:{width}}  {variable.dtype} ({dims})"
+                    f"  {variable.nbytes:,} bytes{notes}"
                 )
         if self.assets:
             lines.append("  assets")
@@ -130,7 +131,7 @@ class SavedModelSummary:
 
 
 def describe(where: str | os.PathLike[str], limits: Limits | None = None) -> SavedModelSummary:
-    """Looks at everything but the values of variables."""
+    """Returns the summary of a SavedModel. The values of its variables are not read."""
     limits = limits or DEFAULT
     folder = folder_of(where)
     path = os.path.join(folder, FILE)
@@ -142,7 +143,7 @@ def describe(where: str | os.PathLike[str], limits: Limits | None = None) -> Sav
         reader = MessageReader(source, FORMAT, limits)
         spans = reader.take((0, reader.size), many=(2,))[2]
         if not spans:
-            raise DecodeError("no MetaGraph: this is no SavedModel", format=FORMAT, offset=0)
+            raise DecodeError("not a SavedModel: it contains no MetaGraph", format=FORMAT, offset=0)
         graphs = [_graph(reader, span, source.size <= _WHOLE) for span in spans]
         return SavedModelSummary(
             folder,
@@ -160,26 +161,36 @@ def describe(where: str | os.PathLike[str], limits: Limits | None = None) -> Sav
 
 def _graph(reader: MessageReader, span: Span, small: bool) -> MetaGraphSummary:
     parts = reader.take(span, once=(1, 2, 7), many=(5, 6))
-    about = reader.take(parts[1] or (0, 0), once=(5, 6), many=(4,), numbers=(7,))
+    meta_info = reader.take(parts[1] or (0, 0), once=(5, 6), many=(4,), numbers=(7,))
     entries = reader.entries(parts[5])
     producer, consumer, ops = _body(reader, parts[2], small)
     objects = Objects(reader, parts[7])
     assets = {}
     for asset in parts[6]:
-        said = reader.take(asset, once=(1, 2))
-        info = tensor_info(reader, said[1]) if said[1] is not None else None
-        assets[reader.text(said[2])] = info.tensors[0] if info is not None and info.tensors else ""
+        asset_fields = reader.take(asset, once=(1, 2))
+        info = tensor_info(reader, asset_fields[1]) if asset_fields[1] is not None else None
+        assets[reader.text(asset_fields[2])] = (
+            info.tensors[0] if info is not None and info.tensors else ""
+        )
     return MetaGraphSummary(
-        [reader.text(tag) for tag in about[4]], reader.text(about[5]), reader.text(about[6]), bool(about[7]), producer, consumer,
+        [reader.text(tag) for tag in meta_info[4]],
+        reader.text(meta_info[5]),
+        reader.text(meta_info[6]),
+        bool(meta_info[7]),
+        producer,
+        consumer,
         {name: _signature(reader, entries[name]) for name in sorted(entries, key=order)},
-        objects.functions(), objects.objects(), ops, assets,
-    )  # fmt: skip
+        objects.functions(),
+        objects.objects(),
+        ops,
+        assets,
+    )
 
 
 def _signature(reader: MessageReader, span: Span) -> SignatureSummary:
-    about = reader.take(span, once=(3,), many=(1, 2))
+    fields = reader.take(span, once=(3,), many=(1, 2))
     return SignatureSummary(
-        _tensors(reader, about[1]), _tensors(reader, about[2]), reader.text(about[3])
+        _tensors(reader, fields[1]), _tensors(reader, fields[2]), reader.text(fields[3])
     )
 
 
@@ -191,21 +202,22 @@ def _tensors(reader: MessageReader, spans: Sequence[Span]) -> dict[str, TensorIn
 def _body(
     reader: MessageReader, span: Span | None, small: bool
 ) -> tuple[int, int, list[str] | None]:
-    """(producer, min_consumer, ops) of a graph. Of a node only what stands before its op is looked
-    at.
+    """Returns (producer, min_consumer, ops) of a GraphDef.
+
+    A node is parsed only up to its op, which precedes the large attributes.
     """
     if span is None:
         return 0, 0, []
     if not small:
         versions = reader.take(span, once=(4,))[4]
-        said = reader.take(versions or (0, 0), numbers=(1, 2))
-        return said[1], said[2], None
-    found = reader.take(span, once=(2, 4), many=(1,))
-    ops = {_op(reader, node) for node in found[1]}
-    for function in reader.take(found[2], many=(1,))[1] if found[2] is not None else []:
+        version_fields = reader.take(versions or (0, 0), numbers=(1, 2))
+        return version_fields[1], version_fields[2], None
+    fields = reader.take(span, once=(2, 4), many=(1,))
+    ops = {_op(reader, node) for node in fields[1]}
+    for function in reader.take(fields[2], many=(1,))[1] if fields[2] is not None else []:
         ops |= {_op(reader, node) for node in reader.take(function, many=(3,))[3]}
-    said = reader.take(found[4] or (0, 0), numbers=(1, 2))
-    return said[1], said[2], sorted(ops - {""})
+    version_fields = reader.take(fields[4] or (0, 0), numbers=(1, 2))
+    return version_fields[1], version_fields[2], sorted(ops - {""})
 
 
 def _op(reader: MessageReader, node: Span) -> str:
@@ -218,32 +230,36 @@ def _op(reader: MessageReader, node: Span) -> str:
 def _variables(
     folder: str, graphs: list[MetaGraphSummary], limits: Limits
 ) -> list[VariableSummary]:
-    known = {
-        one.path: one.variable
+    graph_variables = {
+        entry.path: entry.variable
         for graph in graphs
-        for one in graph.objects
-        if one.variable is not None
+        for entry in graph.objects
+        if entry.variable is not None
     }
     source, container = open_saved_model(folder, limits=limits)
     try:
-        found = []
+        summaries = []
         for name in list(container.keys()):
-            spec, said = container.spec(name), known.get(name)
-            about = (said.name, said.trainable) if said is not None else ("", None)
-            found.append(VariableSummary(name, spec.dtype, spec.shape, spec.nbytes, *about))
-        return found
+            spec, variable = container.spec(name), graph_variables.get(name)
+            name_trainable = (
+                (variable.name, variable.trainable) if variable is not None else ("", None)
+            )
+            summaries.append(
+                VariableSummary(name, spec.dtype, spec.shape, spec.nbytes, *name_trainable)
+            )
+        return summaries
     finally:
         source.close()
 
 
 def _assets(folder: str) -> dict[str, int]:
     base = os.path.join(folder, "assets")
-    found = {}
-    for place, _, names in os.walk(base):
+    sizes = {}
+    for directory, _, names in os.walk(base):
         for name in names:
-            path = os.path.join(place, name)
-            found[os.path.relpath(path, base)] = os.lstat(path).st_size
-    return dict(sorted(found.items()))
+            path = os.path.join(directory, name)
+            sizes[os.path.relpath(path, base)] = os.lstat(path).st_size
+    return dict(sorted(sizes.items()))
 
 
 def _size(folder: str) -> int:
@@ -255,16 +271,16 @@ def _size(folder: str) -> int:
 
 
 def _fingerprint(folder: str, limits: Limits) -> dict[str, Any]:
-    """What fingerprint.pb says, as TensorFlow 2.11 and later write it."""
+    """Reads fingerprint.pb, which TensorFlow 2.11 and later write; empty if there is none."""
     path = os.path.join(folder, "fingerprint.pb")
     if not os.path.exists(path):
         return {}
     source = files.source(path)
     try:
         reader = MessageReader(source, FORMAT, limits)
-        said = reader.take((0, reader.size), once=(7,), numbers=tuple(_HASHES))
-        return {name: said[number] for number, name in _HASHES.items()} | (
-            {"uuid": reader.text(said[7])} if said[7] is not None else {}
+        fields = reader.take((0, reader.size), once=(7,), numbers=tuple(_HASHES))
+        return {name: fields[number] for number, name in _HASHES.items()} | (
+            {"uuid": reader.text(fields[7])} if fields[7] is not None else {}
         )
     except DecodeError as error:
         raise error.add(format=FORMAT, path=path, offset=0) from None
@@ -275,22 +291,23 @@ def _fingerprint(folder: str, limits: Limits) -> dict[str, Any]:
 def _infos(tensors: dict[str, TensorInfo]) -> dict[str, Any]:
     return {
         name: {
-            "dtype": one.dtype,
-            "shape": None if one.shape is None else list(one.shape),
-            "kind": one.kind,
-            "tensors": list(one.tensors),
+            "dtype": info.dtype,
+            "shape": None if info.shape is None else list(info.shape),
+            "kind": info.kind,
+            "tensors": list(info.tensors),
         }
-        for name, one in tensors.items()
+        for name, info in tensors.items()
     }
 
 
 def _graph_json(graph: MetaGraphSummary) -> dict[str, Any]:
     return {
         **vars(graph),
-        "signatures": {name: one.json() for name, one in graph.signatures.items()},
-        "functions": [one.json() for one in graph.functions],
+        "signatures": {name: entry.json() for name, entry in graph.signatures.items()},
+        "functions": [function.json() for function in graph.functions],
         "objects": [
-            {"path": one.path, "kind": one.kind, "about": one.about} for one in graph.objects
+            {"path": entry.path, "kind": entry.kind, "about": entry.about}
+            for entry in graph.objects
         ],
     }
 
@@ -322,14 +339,14 @@ def _graph_lines(graph: MetaGraphSummary) -> list[str]:
         for call in function.calls:
             names = [*function.arguments, *[""] * len(call.arguments)]
             words = [
-                f"{name}: {shown(one)}" if name else shown(one)
-                for name, one in zip(names, call.arguments, strict=False)
+                f"{name}: {shown(argument)}" if name else shown(argument)
+                for name, argument in zip(names, call.arguments, strict=False)
             ]
-            words += [f"{name}={shown(one)}" for name, one in call.named.items()]
+            words += [f"{name}={shown(argument)}" for name, argument in call.named.items()]
             lines.append(f"    function {function.name}({', '.join(words)}) -> {shown(call.gives)}")
     kinds: dict[str, int] = {}
-    for one in graph.objects:
-        kinds[one.kind] = kinds.get(one.kind, 0) + 1
+    for entry in graph.objects:
+        kinds[entry.kind] = kinds.get(entry.kind, 0) + 1
     if kinds:
         lines.append(
             f"    objects: {', '.join(f'{count} {kind}' for kind, count in sorted(kinds.items()))}"

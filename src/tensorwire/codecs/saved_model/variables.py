@@ -1,6 +1,4 @@
-"""A SavedModel as something to open: its variables, by the names of the object graph, with what it
-says of itself as metadata.
-"""
+"""SavedModel as a container: variables by object graph path, tags and version as metadata."""
 
 from __future__ import annotations
 
@@ -12,13 +10,14 @@ from ...storage import files
 from ...storage.files import Source
 from ..container import Container
 
-# What reads a SavedModel is imported where it is used: everybody who opens a file comes by here.
+# The SavedModel parsers are imported where they are used, because opening a file of any format
+# imports this module.
 FORMAT = "saved_model"
 FILE = "saved_model.pb"
 
 
 def folder_of(path: str | os.PathLike[str]) -> str:
-    """The folder of a SavedModel; DecodeError for a form that is not read."""
+    """Returns the folder of a SavedModel; raises DecodeError for an unsupported encoding."""
     from .signatures import locate
 
     return os.path.dirname(locate(path)) or "."
@@ -27,7 +26,7 @@ def folder_of(path: str | os.PathLike[str]) -> str:
 def open_saved_model(
     path: str | os.PathLike[str], mmap: bool = False, limits: Limits | None = None
 ) -> tuple[Source, Container]:
-    """Its variables, each read when it is asked for. A model without any is an empty container."""
+    """Opens the variables of a SavedModel, each read on access; the container may be empty."""
     from ..checkpoint import bundle
     from ..checkpoint.data import index_path
 
@@ -43,7 +42,7 @@ def open_saved_model(
 
 
 def metadata(folder: str, limits: Limits) -> dict[str, str]:
-    """Tags and version, from the first bytes of each MetaGraph."""
+    """Returns tags and TensorFlow version, which are in the first bytes of each MetaGraph."""
     from ...wire.protobuf import MessageReader
 
     source = files.source(os.path.join(folder, FILE))
@@ -51,13 +50,13 @@ def metadata(folder: str, limits: Limits) -> dict[str, str]:
         reader = MessageReader(source, FORMAT, limits)
         tags, versions = [], []
         for span in reader.take((0, reader.size), many=(2,))[2]:
-            about = reader.take(span, once=(1,))[1]
-            if about is not None:
-                said = reader.take(about, once=(5,), many=(4,))
-                tags.append(",".join(reader.text(tag) for tag in said[4]))
-                versions.append(reader.text(said[5]))
-        found = {"tags": "; ".join(tags), "tensorflow_version": next(filter(None, versions), "")}
-        return {key: text for key, text in found.items() if text}
+            meta_info = reader.take(span, once=(1,))[1]
+            if meta_info is not None:
+                fields = reader.take(meta_info, once=(5,), many=(4,))
+                tags.append(",".join(reader.text(tag) for tag in fields[4]))
+                versions.append(reader.text(fields[5]))
+        texts = {"tags": "; ".join(tags), "tensorflow_version": next(filter(None, versions), "")}
+        return {key: text for key, text in texts.items() if text}
     except DecodeError as error:
         raise error.add(format=FORMAT, path=source.path, offset=0) from None
     finally:
@@ -65,7 +64,7 @@ def metadata(folder: str, limits: Limits) -> dict[str, str]:
 
 
 class _Folder:
-    """A SavedModel without variables: nothing to read."""
+    """The source of a SavedModel without variables, which has nothing to read."""
 
     def __init__(self, path: str) -> None:
         self.path: str | None = path
@@ -73,7 +72,10 @@ class _Folder:
 
     def read_at(self, offset: int, count: int) -> memoryview:
         raise DecodeError(
-            "a SavedModel is not one run of bytes", format=FORMAT, path=self.path, offset=offset
+            "a SavedModel is a folder and cannot be read as one file",
+            format=FORMAT,
+            path=self.path,
+            offset=offset,
         )
 
     def close(self) -> None:

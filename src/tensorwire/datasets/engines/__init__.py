@@ -1,15 +1,15 @@
-"""Who runs the tasks: processes on this machine, or a Ray cluster.
+"""Engines, which run the tasks of a plan: processes on this machine, or a Ray cluster.
 
-    engine.run(spec, tasks)   outcomes, in any order, as they come; tasks are asked for as there is
-                              room for them
+    engine.run(spec, tasks)          yields outcomes in any order, as they come; pulls tasks as it
+                                     has room for them
     engine.close()
-    engine.prepare(tasks, formats)   if it has this, it is told early how many tasks there will be,
-                                     and of what
-    engine.watch              if it has this, it calls it now and then with a task and how far that
-                              is: share, records, bytes
+    engine.prepare(tasks, formats)   optional: called early with the number of tasks to come and
+                                     their formats
+    engine.watch                     optional: a callback that the engine calls now and then with a
+                                     task and its progress: share, records, bytes
 
-An engine calls `answer(task, spec)` somewhere, makes an `outcome` of what comes back, tries again
-if a worker dies or the way to a store breaks, and never looks at the data.
+An engine calls `answer(task, spec)` in a worker, makes an `outcome` of the result, retries if a
+worker dies or a store cannot be reached, and never sees the data.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RETRIES = 3
 
 
 class Outcome(NamedTuple):
-    """What came of a task: a report, or the error that ended it."""
+    """The outcome of a task: its report, or the error that ended it."""
 
     task: dict[str, Any]
     report: dict[str, Any] | None
@@ -36,8 +36,8 @@ class Outcome(NamedTuple):
     attempts: int = 1
 
 
-def outcome(task: dict[str, Any], answered: dict[str, Any], attempts: int = 1) -> Outcome:
-    """What an answer says.
+def outcome(task: dict[str, Any], answer: dict[str, Any], attempts: int = 1) -> Outcome:
+    """The outcome that an answer of a worker describes.
 
     >>> outcome({"do": "write"}, {"error": {"kind": "DecodeError", "message": "bad", "record":
     ...     7}}).error.record
@@ -45,8 +45,8 @@ def outcome(task: dict[str, Any], answered: dict[str, Any], attempts: int = 1) -
     """
     return Outcome(
         task,
-        answered.get("report"),
-        errors_as_json.unpacked(answered["error"]) if "error" in answered else None,
+        answer.get("report"),
+        errors_as_json.unpacked(answer["error"]) if "error" in answer else None,
         attempts,
     )
 
@@ -55,13 +55,15 @@ Watch = Callable[[dict[str, Any], float, int, int], None]
 
 
 class Engine(Protocol):
+    """The methods that every engine has; see the module for the optional ones."""
+
     def run(self, spec: ConversionSpec, tasks: Iterable[dict[str, Any]]) -> Iterator[Outcome]: ...
     def close(self) -> None: ...
 
 
 @contextlib.contextmanager
 def watched(engine: Engine, watch: Watch) -> Iterator[None]:
-    """Meanwhile, `watch` is told how far the tasks are, if the engine knows."""
+    """Sets the progress callback of an engine that has one, for the time of the block."""
     if not hasattr(engine, "watch"):
         yield
         return
@@ -76,12 +78,12 @@ def watched(engine: Engine, watch: Watch) -> Iterator[None]:
 def using(
     engine: Any, workers: int | None = None, options: Mapping[str, Any] | None = None
 ) -> Iterator[Engine]:
-    """An engine by its name, which is closed afterwards; or the one that was given, which is not."""
+    """Opens an engine by its name and closes it afterwards; an engine object stays open."""
     if not isinstance(engine, str):
         yield engine
         return
-    with contextlib.closing(_named(engine, workers, **(options or {}))) as made:
-        yield made
+    with contextlib.closing(_named(engine, workers, **(options or {}))) as opened:
+        yield opened
 
 
 def _named(engine: str, workers: int | None, **options: Any) -> Engine:
@@ -93,4 +95,4 @@ def _named(engine: str, workers: int | None, **options: Any) -> Engine:
         from .ray import RayEngine
 
         return RayEngine(workers=workers, **options)
-    raise UnknownFormatError(f"no engine {engine!r}{choices(engine, ('local', 'ray'))}")
+    raise UnknownFormatError(f"unknown engine {engine!r}{choices(engine, ('local', 'ray'))}")

@@ -1,4 +1,4 @@
-"""Errors as JSON, so that they go from a worker to whoever waits for it, with all that they know."""
+"""Errors as JSON, to send them from a worker to the driver with all their attributes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _SYSTEM = {
 
 
 def packed(error: BaseException) -> dict[str, Any]:
-    """
+    """An error as JSON. A subclass of one of our errors is named by that error.
+
     >>> packed(_errors.DecodeError("bad", path="a", record=7))
     {'kind': 'DecodeError', 'message': 'bad', 'path': 'a', 'record': 7}
     """
@@ -41,23 +42,26 @@ def packed(error: BaseException) -> dict[str, Any]:
     return {"kind": kind, "message": str(error) or kind}
 
 
-def unpacked(about: dict[str, Any]) -> BaseException:
-    """The error again, of its own class if that is ours or the system's."""
-    kind, message = about["kind"], about["message"]
-    facts = {name: about[name] for name in (*FACTS, "hint") if name in about}
-    if "errno" in about:
-        return OSError(about["errno"], message, about["filename"])
+def unpacked(fields: dict[str, Any]) -> BaseException:
+    """The inverse of `packed`. An error that is neither ours nor the system's becomes a
+    `TensorwireError` with the name of its class in the message.
+    """
+    kind, message = fields["kind"], fields["message"]
+    facts = {name: fields[name] for name in (*FACTS, "hint") if name in fields}
+    # OSError makes an instance of the subclass that belongs to the error number.
+    if "errno" in fields:
+        return OSError(fields["errno"], message, fields["filename"])
     if kind in _SYSTEM:
         return _SYSTEM[kind](message)
-    known = getattr(_errors, kind, None)
-    if isinstance(known, type) and issubclass(known, TensorwireError) and kind != "ModelError":
-        return known(message, **facts)
+    ours = getattr(_errors, kind, None)
+    if isinstance(ours, type) and issubclass(ours, TensorwireError) and kind != "ModelError":
+        return ours(message, **facts)
     return TensorwireError(message if kind == "TensorwireError" else f"{kind}: {message}", **facts)
 
 
 def passing(error: BaseException) -> bool:
-    """Whether another try may go better: the way to a store broke, or the machine was short of
-    something.
+    """Whether a retry may succeed: a store could not be reached, or the machine was short of
+    memory, disk or descriptors.
     """
     if isinstance(error, (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError)):
         return False

@@ -1,10 +1,14 @@
-"""The processes of the local engine, as the driver sees them: pipes to each, its number, and how it
-ended.
+"""Worker processes of the local engine, as the driver sees them: pipes, pid and exit status.
 
-On Linux they are copies of one process, the nursery (`worker.nursery`): a new interpreter that
-loads what workers need, has no threads and touches no data, so that a copy of it is safe, and ready
-at once. Loading takes a fifth of a second, which else each would take for itself. Elsewhere, and
-whenever the nursery is gone or declines, a worker is a new interpreter of its own.
+1. On Linux, workers are forks of one process, the fork server (`worker.fork_server`). Elsewhere,
+   and once the fork server is gone or has declined, each worker is a new interpreter.
+2. The driver creates two pipes for a worker, one for tasks and one for answers, and sends the
+   worker's ends to the fork server.
+3. The pid of a fork is known only from its first message. A fork that never sends it has never
+   begun: the pipe of its answers ends, and the caller starts a new interpreter.
+4. Only the parent of a process can read its exit status, so the driver asks the fork server for it.
+5. All of this belongs to the process that made it. A fork of the user's process inherits the
+   descriptors, and only closes them: it never kills, waits or writes.
 """
 
 from __future__ import annotations
@@ -28,25 +32,21 @@ _START = (
 )
 
 _ONE_CORE = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-"""A worker is one core's work. NumPy would start a thread for each core, which takes as long as its
-own import.
+"""A worker uses one core. NumPy would start a thread for each core, which takes as long as its
+import.
 """
 
 
 _NOTHING = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
 
 PATIENCE = 2.0
-"""Seconds for a nursery to answer, or to end by itself. It may be loading from a slow disk, and
-whoever leaves shall not wait for that.
+"""Seconds to wait until the fork server answers or exits. It may be loading from a slow disk, and
+`close` must not wait for that.
 """
 
 
 class Process:
-    """A worker. Its first word is its number; a process that never says it has never begun.
-
-    It belongs to the process that started it. A fork of that has the same pipes, and only lets go
-    of them.
-    """
+    """A worker process. Its first message is its pid; if that never comes, it has not begun."""
 
     def __init__(
         self,
@@ -54,51 +54,53 @@ class Process:
         answers: io.BufferedReader,
         wait: Callable[[int], int | None],
         *,
-        copy: bool,
+        fork: bool,
         pid: int = 0,
     ) -> None:
-        self._tasks, self._answers, self._wait, self.copy = tasks, answers, wait, copy
+        self._tasks, self._answers, self._wait, self.is_fork = tasks, answers, wait, fork
         self._owner, self._begun = os.getpid(), False
         self.pid = pid
-        """That of a copy is known as soon as it has said something."""
+        """0 until the first message of a fork has come."""
 
     def send(self, message: Any) -> None:
-        with contextlib.suppress(BrokenPipeError):  # it is dead, which the next read will show
+        """Sends a task or a spec. If the process is dead, the next read shows it."""
+        with contextlib.suppress(BrokenPipeError):
             self._tasks.write(json.dumps(message).encode() + b"\n")
             self._tasks.flush()
 
     def begins(self) -> bool:
-        """Waits for its first word."""
+        """Waits for the first message, and returns whether it came."""
         line = self._answers.readline() if not self._begun else b""
         if line.endswith(b"\n"):
             self.pid, self._begun = json.loads(line)["pid"], True
         return self._begun
 
     def read(self) -> dict[str, Any] | None:
-        """What it says next; None if it has ended."""
+        """The next message; None if the process has ended."""
         line = self._answers.readline() if self.begins() else b""
-        found: dict[str, Any] | None = json.loads(line) if line.endswith(b"\n") else None
-        return found
+        message: dict[str, Any] | None = json.loads(line) if line.endswith(b"\n") else None
+        return message
 
     def is_alive(self) -> bool:
         ended = select.poll()
-        ended.register(self._answers, 0)  # asks for the end of the pipe alone
+        # Without flags, poll reports only the end of the pipe.
+        ended.register(self._answers, 0)
         return not ended.poll(0)
 
     def kill(self) -> None:
-        """Whatever it is at. A copy that has not begun is not known yet: it must be killed when it
-        has, or left without its pipes.
+        """Kills the process. A fork that has not begun has no known pid: it must be killed when it
+        begins, or ends by itself when its pipes are closed.
         """
         if self.pid and self._owner == os.getpid():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
 
     def end(self) -> int | None:
-        """Ends it, and closes what leads to it; its exit status, as far as that is known."""
+        """Kills the process, closes its pipes, and returns its exit status if that is known."""
         if self._owner != os.getpid():
-            self._let_go()
+            self._abandon()
             return None
-        if not self.pid and _is_heard(self._answers):
+        if not self.pid and _is_readable(self._answers):
             self.begins()
         self.kill()
         for pipe in (self._tasks, self._answers):
@@ -106,50 +108,53 @@ class Process:
                 pipe.close()
         return self._wait(self.pid)
 
-    def _let_go(self) -> None:
-        """Closes our ends, without the word that may be half written: that is for the owner to
-        finish.
+    def _abandon(self) -> None:
+        """Closes the inherited pipes in a fork, without flushing: a message that is half written is
+        for the owner to finish.
         """
         for pipe in (self._tasks, self._answers):
             pipe.raw.close()
 
 
 class Processes:
-    """Starts processes for one engine, in one process: a fork of it needs another."""
+    """Starts the worker processes of one engine. A fork of this process needs an object of its
+    own.
+    """
 
     def __init__(self) -> None:
         self._owner = os.getpid()
-        self._nursery: subprocess.Popen[bytes] | None = None
+        self._server: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._lock = threading.Lock()
-        self.copies = sys.platform == "linux"
-        """Whether workers are copies of the nursery. Not any more, once it is gone."""
+        self.forks = sys.platform == "linux"
+        """Whether workers are forks of the fork server. False once it is gone."""
 
     def prepare(self, formats: Iterable[str]) -> None:
-        """Has loaded what these formats need; nobody waits for it."""
+        """Has the fork server import what these formats need, and does not wait for it."""
         with self._lock:
-            if self.copies:
+            if self.forks:
                 self._say({"load": list(formats)})
 
     def start(self) -> Process:
-        """A worker. It may still be on its way when this returns, or never come: then ask for a
-        `new` one.
-        """
+        """Starts a worker. A fork may begin after this returns, or never: then call `new`."""
         with self._lock:
-            return self._copied() if self.copies else self.new()
+            return self._forked() if self.forks else self.new()
 
     def new(self) -> Process:
-        """An interpreter of its own; and so are all from now on."""
-        self.copies = False
+        """Starts a worker as a new interpreter, and so all later ones."""
+        self.forks = False
         process = _started("main()", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert isinstance(process.stdin, io.BufferedWriter) and isinstance(
             process.stdout, io.BufferedReader
         )
         return Process(
-            process.stdin, process.stdout, lambda _: _killed(process), copy=False, pid=process.pid
+            process.stdin, process.stdout, lambda _: _killed(process), fork=False, pid=process.pid
         )
 
-    def _copied(self) -> Process:
+    def _forked(self) -> Process:
+        """Asks the fork server for a worker. Its ends of the pipes are closed here in any case, our
+        ends only after an error.
+        """
         with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
             tasks, to = os.pipe()
             theirs.callback(os.close, tasks)
@@ -159,25 +164,27 @@ class Processes:
             ours.callback(os.close, answers)
             self._say({"copy": True}, [tasks, out])
             ours.pop_all()
-        return Process(os.fdopen(to, "wb"), os.fdopen(answers, "rb"), self._status, copy=True)
+        return Process(os.fdopen(to, "wb"), os.fdopen(answers, "rb"), self._status, fork=True)
 
     def _say(self, message: Any, descriptors: Iterable[int] = ()) -> None:
+        """Sends a request to the fork server, which is started for the first one."""
         if self._control is None:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
-                self._nursery = _started(
-                    f"nursery({theirs.fileno()})", pass_fds=[theirs.fileno()], **_NOTHING
+                self._server = _started(
+                    f"fork_server({theirs.fileno()})", pass_fds=[theirs.fileno()], **_NOTHING
                 )
             self._control = ours
-        with contextlib.suppress(OSError):  # it is dead, which whoever waits for the copy will see
+        # If the fork server is dead, the pipes of the new worker end, and its reader sees that.
+        with contextlib.suppress(OSError):
             socket.send_fds(self._control, [json.dumps(message).encode()], list(descriptors))
 
     def _status(self, pid: int) -> int | None:
-        """How a copy has ended, which only the nursery knows."""
+        """The exit status of a fork, from the fork server."""
         with self._lock, contextlib.suppress(OSError, ValueError):
             if pid and self._control is not None:
                 self._control.send(json.dumps({"wait": pid}).encode())
-                if not _is_heard(self._control, PATIENCE):
+                if not _is_readable(self._control, PATIENCE):
                     self._kill()
                     self._end()
                     return None
@@ -186,16 +193,18 @@ class Processes:
         return None
 
     def interrupt(self) -> None:
-        """Ends the nursery at once. Copies that have begun go on; the others never will, and
-        whoever waits for them sees it.
+        """Kills the fork server at once. Forks that have begun go on; the others never begin, and
+        the pipes of their readers end.
         """
-        self._kill()  # first: who holds the lock may be waiting for the nursery
+        # The kill comes before the lock: the thread that holds it may wait for the fork server.
+        self._kill()
         with self._lock:
             self._end()
 
     def close(self) -> None:
-        """Ends the nursery, and all copies that there still are."""
-        # the nursery is another's, and the lock may be held by a thread that is not here
+        """Ends the fork server and all remaining forks."""
+        # In a fork of this process the fork server is not ours, and the lock may be held by a
+        # thread that the fork does not have.
         if self._owner != os.getpid():
             if self._control is not None:
                 self._control.close()
@@ -204,29 +213,29 @@ class Processes:
             self._end()
 
     def _kill(self) -> None:
-        if (nursery := self._nursery) is not None:
-            nursery.kill()
+        if (server := self._server) is not None:
+            server.kill()
 
     def _end(self) -> None:
-        control, nursery, self._control, self._nursery = self._control, self._nursery, None, None
+        control, server, self._control, self._server = self._control, self._server, None, None
         if control is not None:
+            # Closing is not enough to end the socket: a fork of this process has it open, too.
             with contextlib.suppress(OSError):
-                # to close it is not enough: a fork of ours holds it, too
                 control.shutdown(socket.SHUT_RDWR)
             control.close()
-        if nursery is not None:
+        if server is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                nursery.wait(PATIENCE)
-            _killed(nursery)
+                server.wait(PATIENCE)
+            _killed(server)
 
 
-def _is_heard(source: io.BufferedReader | socket.socket, seconds: float = 0.0) -> bool:
-    """Whether there is something to read, or the end. Not by `select.select`, which knows no
-    descriptors from 1024 on.
+def _is_readable(source: io.BufferedReader | socket.socket, seconds: float = 0.0) -> bool:
+    """Whether there is data to read, or the end. `select.select` cannot be used: it fails for
+    descriptors above 1023.
     """
-    asked = select.poll()
-    asked.register(source, select.POLLIN)
-    return bool(asked.poll(1000 * seconds))
+    poll = select.poll()
+    poll.register(source, select.POLLIN)
+    return bool(poll.poll(1000 * seconds))
 
 
 def _killed(process: subprocess.Popen[bytes]) -> int:
@@ -235,12 +244,16 @@ def _killed(process: subprocess.Popen[bytes]) -> int:
 
 
 def _started(call: str, **pipes: Any) -> subprocess.Popen[bytes]:
-    # A session of its own: Ctrl-C in a terminal comes to us alone, and we end the workers.
-    # as Python does
+    """Starts a new interpreter that calls a function of `worker`.
+
+    It has a session of its own, so that Ctrl-C in a terminal reaches only the driver, which then
+    ends the workers.
+    """
+    # As Python itself does, entries of sys.path that are not strings are ignored.
     command = [
         sys.executable,
         "-c",
         _START + call,
-        json.dumps([place for place in sys.path if isinstance(place, str)]),
+        json.dumps([folder for folder in sys.path if isinstance(folder, str)]),
     ]
     return subprocess.Popen(command, env=_ONE_CORE | os.environ, start_new_session=True, **pipes)

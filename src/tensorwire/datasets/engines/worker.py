@@ -1,10 +1,23 @@
-"""A worker process of the local engine: specs and tasks in on standard input, answers out on
-standard output, each a line of JSON.
+"""A worker process of the local engine, and the fork server that starts workers.
 
-While it works it says now and then how far it is: {"so_far": [share, records, bytes]}.
+A worker reads specs and tasks from standard input and writes answers to standard output, each a
+line of JSON. While it works it sends its progress now and then: {"so_far": [share, records,
+bytes]}. It exits when its input ends, even in the middle of a task, because then the driver is
+gone. The file that it was writing is a temporary one, which the next run removes.
 
-It ends when its input does, in the middle of a task too: then whoever started it is gone. What it
-was writing is a temporary file, which the next run sweeps away.
+The fork server (Linux):
+
+1. It is a new interpreter, not a fork of the user's process, so it holds no lock, thread or
+   connection of that process.
+2. It imports what workers need once, and forks for every worker. A fork is ready in milliseconds,
+   an import takes a fifth of a second.
+3. Requests come over a Unix socket with message boundaries: {"load": formats}, {"copy": true} with
+   the two pipes of the new worker attached, and {"wait": pid} for the exit status of a worker.
+4. A fork copies only the thread that calls it, so a lock that another thread holds would stay
+   locked for ever. If the fork server has threads, it declines: it closes the pipes without a fork,
+   and the driver starts a new interpreter instead.
+5. When its socket ends, the driver is gone or done. The fork server kills and reaps its workers,
+   and exits.
 """
 
 from __future__ import annotations
@@ -30,37 +43,40 @@ from ..task import Tell
 from . import errors_as_json
 
 _EVERY = 0.2
-"""Seconds between two words of how far a task is."""
+"""Seconds between two progress messages of a task."""
 
 
 def _listen(source: IO[bytes], tasks: queue.Queue[bytes]) -> None:
+    """Reads tasks in a thread, so that the end of the input ends the process in the middle of a
+    task, too.
+    """
     for line in source:
         tasks.put(line)
     os._exit(0)
 
 
 def answer(task: dict[str, Any], spec: ConversionSpec, tell: Tell | None = None) -> dict[str, Any]:
-    """What came of a task, as JSON. `tell` is told how far it is; see
+    """Runs a task, and returns its report or its error as JSON. `tell` gets its progress; see
     `tensorwire.datasets.task.run`.
     """
     try:
         return {"report": _task.run(task, spec, tell)}
     except Exception as error:
-        found = errors_as_json.packed(error)
-        found.setdefault(
+        fields = errors_as_json.packed(error)
+        fields.setdefault(
             "path", next((part["path"] for part in task.get("parts", ())), task.get("path"))
         )
-        return {"error": found}
+        return {"error": fields}
 
 
-class _Line:
-    """To whoever started us."""
+class _Answers:
+    """The stream of answers to the driver."""
 
     def __init__(self, out: IO[bytes]) -> None:
         self._out, self._last = out, 0.0
 
-    def send(self, found: dict[str, Any]) -> None:
-        self._out.write(json.dumps(found).encode() + b"\n")
+    def send(self, message: dict[str, Any]) -> None:
+        self._out.write(json.dumps(message).encode() + b"\n")
         self._out.flush()
 
     def tell(self, *so_far: float) -> None:
@@ -71,26 +87,32 @@ class _Line:
 
 
 def main() -> None:
-    """A worker's life."""
-    line = _Line(os.fdopen(os.dup(1), "wb"))
-    os.dup2(2, 1)  # whoever prints does not disturb the answers
-    line.send({"pid": os.getpid()})
+    """Runs a worker until its input ends."""
+    answers = _Answers(os.fdopen(os.dup(1), "wb"))
+    # Text that a library prints goes to standard error, and does not disturb the answers.
+    os.dup2(2, 1)
+    answers.send({"pid": os.getpid()})
     tasks: queue.Queue[bytes] = queue.Queue()
     threading.Thread(target=_listen, args=(sys.stdin.buffer, tasks), daemon=True).start()
-    spec, lost = ConversionSpec("", ""), None
+    spec, failure = ConversionSpec("", ""), None
     while True:
         message = json.loads(tasks.get())
-        if "spec" in message:  # what is done to all tasks from here on
-            spec, lost = ConversionSpec.from_json(message["spec"]), _moved(message["folder"])
+        # A spec holds for all tasks that follow it.
+        if "spec" in message:
+            spec, failure = ConversionSpec.from_json(message["spec"]), _moved(message["folder"])
         elif "formats" in message:
             _load(message["formats"])
         else:
-            line.send(lost or answer(message, spec, line.tell))
+            answers.send(failure or answer(message, spec, answers.tell))
 
 
 def _moved(folder: str | None) -> dict[str, Any] | None:
-    """Goes to the folder that the paths of tasks start from. If it cannot, that is the answer to
-    all of them: elsewhere they would name other files."""
+    """Changes to the folder that relative paths of tasks start from; returns the error if it
+    cannot.
+
+    That error is then the answer to all tasks: in another folder their paths would name other
+    files.
+    """
     if folder is None or _is_in(folder):
         return None
     try:
@@ -101,7 +123,7 @@ def _moved(folder: str | None) -> dict[str, Any] | None:
 
 
 def _is_in(folder: str) -> bool:
-    """Then we need not be able to go there, which not everybody may."""
+    """Whether this is the current folder already, which needs no permission to change to it."""
     with contextlib.suppress(OSError):
         return os.getcwd() == folder
     return False
@@ -112,48 +134,49 @@ def _load(names: list[str]) -> None:
         rows.load(name)
 
 
-def nursery(control: int) -> None:
-    """Loads what workers need, and becomes one as often as it is asked to. Requests come over a
-    socket, a copy's pipes with them.
-    """
-    # of copies of a process with threads; see _is_alone
+def fork_server(control: int) -> None:
+    """Runs the fork server on the socket with the descriptor `control`, until the socket ends."""
+    # Python warns of forks in a process with threads. `_has_no_threads` is our check.
     warnings.simplefilter("ignore", DeprecationWarning)
     channel = socket.socket(fileno=control)
-    copies: set[int] = set()
+    workers: set[int] = set()
     while True:
-        request, pipes = _request(channel)
-        if not request:
+        data, pipes = _request(channel)
+        if not data:
             break
-        asked = json.loads(request)
-        if "load" in asked:
-            _load(asked["load"])
-            gc.freeze()  # what is loaded stays, and stays shared
-        elif "wait" in asked:
-            status = _waited(asked["wait"])
-            copies.discard(asked["wait"])
-            # whoever asked is gone, which the next request shows
+        request = json.loads(data)
+        if "load" in request:
+            _load(request["load"])
+            # The garbage collector must not write to loaded objects, whose pages the workers share.
+            gc.freeze()
+        elif "wait" in request:
+            status = _waited(request["wait"])
+            workers.discard(request["wait"])
+            # If the driver is gone, the next request shows it.
             with contextlib.suppress(OSError):
                 channel.send(json.dumps(status).encode())
-        elif _is_alone():
-            copies.add(_copied(channel, *pipes))
+        elif _has_no_threads():
+            workers.add(_forked(channel, *pipes))
         for pipe in pipes:
             os.close(pipe)
-    for pid in copies:
+    for pid in workers:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-    os._exit(0)  # somebody waits, and there is nothing to tidy
+    # The driver waits for this process, and there is nothing to clean up.
+    os._exit(0)
 
 
 def _request(channel: socket.socket) -> tuple[bytes, list[int]]:
-    """The next request and its pipes; nothing at the end, however that came."""
+    """The next request and its pipes; b"" at the end of the socket, or if it broke."""
     with contextlib.suppress(OSError):
         return socket.recv_fds(channel, 1 << 16, 2)[:2]
     return b"", []
 
 
-def _is_alone() -> bool:
-    """Whether this process has no threads, which a copy would lose in the middle of something.
-    jemalloc's own, which pyarrow brings, is made for that."""
+def _has_no_threads() -> bool:
+    """Whether this process has no other threads, so that a fork is safe. The background thread of
+    jemalloc, which comes with pyarrow, handles forks itself.
+    """
     tasks = "/proc/self/task"
     names = {
         Path(tasks, number, "comm").read_text().strip()
@@ -163,22 +186,24 @@ def _is_alone() -> bool:
     return names <= {"jemalloc_bg_thd"}
 
 
-def _copied(channel: socket.socket, tasks: int, answers: int) -> int:
+def _forked(channel: socket.socket, tasks: int, answers: int) -> int:
+    """Forks a worker on these pipes, and returns its pid."""
     pid = os.fork()
     if pid:
         return pid
+    # The child never returns from here, whatever happens: it would become a second fork server.
     try:
         channel.close()
-        for mine, standard in ((tasks, 0), (answers, 1)):
-            os.dup2(mine, standard)
-            os.close(mine)
+        for pipe, standard in ((tasks, 0), (answers, 1)):
+            os.dup2(pipe, standard)
+            os.close(pipe)
         main()
     finally:
         os._exit(1)
 
 
 def _waited(pid: int) -> int | None:
-    """How a copy has ended: its exit status, or the signal, below zero."""
+    """The exit status of a worker; the negative number of the signal that killed it."""
     with contextlib.suppress(ChildProcessError):
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     return None

@@ -1,14 +1,14 @@
-"""`convert`: any tensor file to any other, one tensor after the other, with names, dtypes and
-choice as asked for.
+"""Conversion of tensor files to another format, one tensor at a time, with renaming, casts and
+selection of tensors.
 
-    parts       what is written of one tensor, known before it is read
+    parts       the parts that are written for one tensor, known before it is read
     plan        the options, the new spec and all its parts
     sharded     a model in several files with an index
-    writing     a plan becomes files, by the writer of the format
-    report      what was done
+    writing     writes the files of a plan, with the writer of the format
+    report      the result
 
-safetensors, npz and checkpoints are written as they are read, so the largest tensor is what is in
-memory. The other formats need the whole value first.
+safetensors, npz and checkpoints are written while the source is read, so that only the largest
+tensor is in memory. The other formats need the whole value first.
 """
 
 from __future__ import annotations
@@ -57,25 +57,37 @@ def convert(
     limits: Limits | None = None,
     **options: Any,
 ) -> ConversionReport:
-    """Writes the tensors of one file to another, of any format: what `tw.open` reads to what `to`,
-    or the name of `dst`, asks for.
+    """Converts a file of tensors by name to another format, and returns a `ConversionReport`.
 
-    Tensors are taken one after the other, so the largest must fit into memory, and not the model
-    (docs/conversion.md says where not). `rename` has rules like sed's (`"s/^model\\\\.//"`, several
-    in a list) or a dict of names. `dtype` casts floats (`"bfloat16"`), or by pattern (`{"*.weight":
-    "float16"}`); integers only where a tensor is named. `include` and `exclude` are patterns of
-    names. `shard_size="5GB"` writes safetensors in several files with an index, as the hubs have
-    them. `quantize`, `compression` and what else `tw.save` takes for the format are passed on.
-    Nothing is visible before all is written; `overwrite` allows to replace what is there.
+    `src` is anything that `tw.open` reads. The target format is `to`, or the one that the name of
+    `dst` says. Tensors are converted one at a time, so the largest must fit into memory, but not
+    the model (docs/conversion.md lists the exceptions). The new files become visible after all
+    data is written.
 
-    >>> import tempfile, numpy as np
-    >>> import tensorwire as tw
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     tw.save(f"{folder}/a.npz", {"model.w": np.zeros((2, 2), np.float32), "model.step": np.int64(3)})
-    ...     report = convert(f"{folder}/a.npz", f"{folder}/b.safetensors", rename="s/^model\\\\.//", dtype="bfloat16")
-    ...     [str(entry) for entry in report.entries]
-    ['w  dense  bfloat16 (was float32) (2, 2)  8 bytes  (was model.w)', 'step  dense  int64 ()  8
-         bytes  (was model.step)']
+    rename     rules like those of sed (`"s/^model\\\\.//"`, several in a list), or a dict of names
+    dtype      casts floats (`"bfloat16"`), or tensors by pattern (`{"*.weight": "float16"}`);
+               integers are cast only where a tensor is named
+    include    only tensors whose names match these patterns
+    exclude    all but the tensors whose names match these patterns
+    shard_size writes safetensors in several files with an index, as on the Hugging Face hub: "5GB"
+    metadata   text metadata to add to that of the source
+    overwrite  allows replacing an existing file
+    dry_run    returns the report without writing
+    progress   called with the share that is done (0 to 1) and the name of a tensor
+
+    `quantize`, `compression` and the other options of `tw.save` for the format are passed on.
+    Raises `SchemaError` for a source of records or a selection without tensors, `EncodeError` for
+    values or options that do not fit the target format, and `FileExistsError` if `dst` exists and
+    `overwrite` is not set.
+
+    >>> import tempfile, numpy as np, tensorwire as tw
+    >>> folder = tempfile.mkdtemp()
+    >>> tw.save(f"{folder}/a.npz", {"model.w": np.zeros((2, 2), np.float32)})
+    >>> report = tw.convert(
+    ...     f"{folder}/a.npz", f"{folder}/b.safetensors", rename="s/^model.//", dtype="bfloat16"
+    ... )
+    >>> [str(entry) for entry in report.entries]
+    ['w  dense  bfloat16 (was float32) (2, 2)  8 bytes  (was model.w)']
     """
     chosen = ConversionOptions(
         to=to,
@@ -98,30 +110,30 @@ def convert(
     )
     target = os.fspath(dst)
     if not isinstance(target, str):
-        raise TypeError("dst is a path: the new file appears whole or not at all")
+        raise TypeError(f"dst must be a path, not {type(target).__name__}")
     if storage.is_url(target):
         return _uploaded(src, target, replace(chosen, durable=False))
     return _convert(src, target, target, chosen)
 
 
 def _open(src: Any, options: ConversionOptions) -> lazy.File:
-    found = identify(src, options.format)
+    source = identify(src, options.format)
     try:
-        if found.holds_records:
+        if source.holds_records:
             raise SchemaError(
-                "a file of records, and not of tensors by name; tw.read_examples reads it, and"
-                " tw.save its columns",
-                path=found.path,
+                "the source is a file of records, not of tensors by name",
+                path=source.path,
+                hint="read it with tw.read_examples, and write its columns with tw.save",
             )
         settings = {"dequantize": False}
-        return lazy.open_identified(src, found, options.format, options.limits, settings)
+        return lazy.open_identified(src, source, options.format, options.limits, settings)
     except BaseException:
-        found.close()
+        source.close()
         raise
 
 
 def _convert(src: Any, path: str, place: str, options: ConversionOptions) -> ConversionReport:
-    """Writes `path`, which is `place`, or is uploaded to it."""
+    """Writes the file `path`, which is uploaded to `place` if that is a URL."""
     start = time.perf_counter()
     output = writing.output_format(path, options)
     try:
@@ -159,8 +171,7 @@ def _uploaded(src: Any, url: str, options: ConversionOptions) -> ConversionRepor
     """Writes to a temporary folder, and uploads the files: first those that an index names, then
     the index, which replaces the old one.
 
-    The first have names that no object has, so readers see the old model or the new one, also
-    after a failure.
+    The members have new names, so readers see the old model or the new one, also after a failure.
     """
     parent, _, name = url.rpartition("/")
     with tempfile.TemporaryDirectory(prefix="tensorwire-") as folder:
@@ -183,7 +194,7 @@ def _is_index(path: str) -> bool:
 def _upload(members: list[str], index: str, places: dict[str, str]) -> None:
     """Uploads the members and then the index.
 
-    After an error no member is left, unless the index names them already.
+    After an error the members are removed, unless the index that names them is there already.
     """
     sent: list[str] = []
     try:
@@ -193,14 +204,15 @@ def _upload(members: list[str], index: str, places: dict[str, str]) -> None:
         lost = set(sent) - storage.stats(sent).keys()
         if lost:
             raise EncodeError(
-                "another writer has removed a file of this model; convert it again",
+                "another writer has removed a file of this model",
                 path=storage.shown(min(lost)),
+                hint="convert it again",
             )
         _copy(index, places[index])
     except BaseException:
         if sent and not _is_copy(index, places[index]):
             for place in sent:
-                # the first error is the one to report
+                # The first error is the one to report.
                 with contextlib.suppress(OSError, TensorwireError):
                     storage.delete(place)
         raise
@@ -212,7 +224,9 @@ def _copy(path: str, place: str) -> None:
 
 
 def _is_copy(path: str, place: str) -> bool:
-    """Whether an upload that failed has succeeded after all; if nobody can say, it may have."""
+    """Whether an upload that raised has succeeded after all. True if that cannot be found out: then
+    the members must stay.
+    """
     try:
         with open(path, "rb") as file:
             return (
@@ -223,7 +237,7 @@ def _is_copy(path: str, place: str) -> bool:
 
 
 class _Progress:
-    """Counts what is written, and tells the progress callback."""
+    """Counts the bytes that are written, and calls the progress callback."""
 
     def __init__(self, tell: Callable[[float, str], None] | None, total: int) -> None:
         self._tell, self._total, self._done = tell, total, 0
@@ -235,12 +249,14 @@ class _Progress:
 
 
 def _check_paths(file: lazy.File, job: writing.WriteJob, overwrite: bool) -> None:
-    """That nothing is written over what is read, or over what should stay."""
+    """Raises if a file of the source would be replaced, or any other without `overwrite`."""
     read = writing.files_of(file)
     for path in [*job.paths, *job.stale()]:
         if any(os.path.exists(path) and os.path.samefile(path, source) for source in read):
             raise SchemaError(
-                "a file cannot be converted to itself; write another one, and rename it", path=path
+                "a file cannot be converted to itself",
+                path=path,
+                hint="write to another path, and rename the file afterwards",
             )
     for path in job.paths:
         storage.check_replaceable(path, overwrite)

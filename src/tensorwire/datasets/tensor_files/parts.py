@@ -1,9 +1,9 @@
-"""What is written of one tensor: its node in the new spec, and its parts, whose sizes are known
+"""The converted parts of one tensor: its node in the new spec, and its parts, whose sizes are known
 before they are made.
 
-Dense tensors are read, cast and written in blocks where the file has no checksum of them; else
-whole, since only so it can be checked. Other kinds are read twice, one tensor at a time: first for
-the sizes of their parts, then to be written.
+Dense tensors are read, cast and written in blocks. If the file has a checksum of a tensor, it is
+read whole, because only then the checksum can be verified. Other kinds are read twice, one tensor
+at a time: first for the sizes of their parts, then to be written.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from ...transforms.quantization import FLOATS, SCHEMES, dequantize, quantize
 
 STRINGS = "strings"
 Tensor = Array | Strings
-"""What a part may be."""
+"""The array types of a part."""
 
 
 class Target(NamedTuple):
-    """What a format can hold by itself."""
+    """The dtypes and kinds of tensors that a format can hold."""
 
     holds: Callable[[dtypes.DType], bool] = holds_everything
     strings: bool = True
@@ -42,15 +42,15 @@ class Target(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What is to become of a tensor."""
+    """The cast and quantization of a tensor."""
 
     dtype: str | None = None
     named: bool = False
-    """Whether the tensor was named for the dtype; a pattern casts floats only to floats, and
+    """Whether `dtype=` names this tensor exactly. A pattern casts only floats to floats, and
     integers to integers.
     """
     scheme: str | None = None
-    """To be quantized by."""
+    """The quantization scheme."""
     axis: int | None = None
 
 
@@ -58,14 +58,14 @@ class ConvertedPart(NamedTuple):
     """One array of the new file (an `OutputPart`)."""
 
     dtype: str
-    """As it is stored; "strings" for a string tensor."""
+    """The dtype in the file; "strings" for a string tensor."""
     shape: tuple[int, ...]
     chunks: Callable[[], Iterator[Array]]
-    """Its data: arrays whose bytes follow each other."""
+    """Yields its data as consecutive arrays."""
     whole: Callable[[], Tensor] | None = None
-    """All of it at once, where that costs less than putting the chunks together."""
+    """Returns all of it, if that costs less than joining the chunks."""
     written: Callable[[int], None] = lambda size: None
-    """Called with every so many bytes that the writer has taken."""
+    """Called with the number of bytes that the writer has taken."""
 
     @property
     def nbytes(self) -> int:
@@ -80,18 +80,20 @@ class ConvertedPart(NamedTuple):
         for piece in self.chunks():
             data = memory.chunk(np.ascontiguousarray(piece))
             size = len(data)
-            del piece  # A tensor must not stay in memory until the next one is read.
+            # A tensor must not stay in memory until the next one is read.
+            del piece
             yield data
             del data
             self.written(size)
 
     def whole_buffer(self) -> Buffer:
         array = self.read()
-        assert not isinstance(array, Strings)  # which have no buffer of their own
+        # String tensors have no single buffer; writers never ask for one.
+        assert not isinstance(array, Strings)
         return memory.chunk(np.ascontiguousarray(array))
 
     def read(self) -> Tensor:
-        """All of it."""
+        """Returns the whole part."""
         tensor = self._read() if self.whole is None else self.whole()
         self.written(tensor.nbytes)
         return tensor
@@ -111,13 +113,14 @@ class Converted(NamedTuple):
     node: Any
     parts: list[ConvertedPart]
     dtype: str
-    """What it is to the reader."""
+    """The dtype that readers see."""
     was: str
+    """The dtype in the source."""
 
 
 class Held:
-    """The parts of the tensor that was made last: they are often written one after the other. No
-    more than one tensor is held.
+    """A cache of the parts of the last tensor, which are often written one after the other. It
+    never holds more than one tensor.
     """
 
     def __init__(self) -> None:
@@ -125,10 +128,11 @@ class Held:
         self._parts: list[Tensor | None] = []
 
     def take(self, name: str, number: int, make: Callable[[], list[Tensor]]) -> Tensor:
-        """One part, which is not held any longer."""
+        """Removes and returns one part; `make` makes all parts if they are not in the cache."""
         part = self._parts[number] if self._name == name else None
         if part is None:
-            self._name, self._parts = None, []  # Free the old tensor before the next one is made.
+            # The old tensor is freed before the next one is made.
+            self._name, self._parts = None, []
             parts = make()
             self._parts, self._name, part = [*parts], name, parts[number]
         self._parts[number] = None
@@ -136,19 +140,19 @@ class Held:
 
 
 class Leaf(NamedTuple):
-    """A tensor as the source has it."""
+    """A tensor of the source."""
 
     name: str
     node: Any
     parts: list[Part]
     read: Callable[[], Any]
-    """All of it, checked; codes of a quantized tensor stay codes."""
+    """Reads and verifies all of it. A quantized tensor is not dequantized."""
     held: Held
     budget: Budget
 
     def array(self, rows: Rows = None) -> Array:
-        """A dense tensor, or some rows of it. One tensor is in memory at a time, so each read has a
-        budget of its own.
+        """Reads a dense tensor, or some rows of it. Only one tensor is in memory at a time, so each
+        read has the whole memory budget.
         """
         self.budget.start()
         array: Array = lowering.lift(self.node, [self.parts[0].read(rows)])
@@ -156,7 +160,7 @@ class Leaf(NamedTuple):
 
 
 def convert(leaf: Leaf, target: Target, change: Change) -> Converted:
-    """What is written of one tensor."""
+    """Plans the parts that are written for one tensor."""
     row = _dense_row(leaf)
     if row is None:
         return _other(leaf, target, change)
@@ -183,8 +187,8 @@ def convert(leaf: Leaf, target: Target, change: Change) -> Converted:
 
 
 def blocks(leaf: Leaf) -> Iterator[Array]:
-    """A dense tensor as arrays that follow each other; in memory a block at a time, unless it has a
-    checksum to be checked.
+    """Yields a dense tensor as consecutive arrays: one block at a time is in memory, unless the
+    tensor has a checksum to verify.
     """
     part, shape = leaf.parts[0], leaf.parts[0].shape
     by_rows = isinstance(part, (StoredPart, BitsPart)) and not part.checksum
@@ -197,7 +201,7 @@ def blocks(leaf: Leaf) -> Iterator[Array]:
 
 
 def sliced(array: Array) -> Iterator[Array]:
-    """An array in pieces of a block, without a copy."""
+    """Yields an array in pieces of a block, without a copy."""
     if array.nbytes <= BLOCK or not array.flags.c_contiguous:
         yield np.ascontiguousarray(array).reshape(array.shape)
         return
@@ -207,16 +211,17 @@ def sliced(array: Array) -> Iterator[Array]:
 
 
 def _dense_row(leaf: Leaf) -> dtypes.DType | None:
-    """The dtype of a dense tensor; None for what is none."""
+    """The dtype of a dense tensor; None if the tensor is not dense."""
     kind, part = next(iter(leaf.node), None), leaf.parts[0]
     if kind not in (None, "dtype") or part.dtype in ("bytes", "text"):
         return None
     row = dtypes.BY_NAME[leaf.node["dtype"] if kind else part.dtype]
-    # TensorFlow's quantized types are the integers that they are
+    # TensorFlow's quantized types are converted to the integers that they store.
     return dtypes.of(row.numpy) if row.reading_only else row
 
 
 def _shape(leaf: Leaf, row: dtypes.DType) -> tuple[int, ...]:
+    """The shape of a dense tensor. Complex numbers may be stored as pairs, in a last dimension."""
     return leaf.parts[0].shape[:-1] if leaf.node and row.numpy.kind == "c" else leaf.parts[0].shape
 
 
@@ -232,14 +237,14 @@ def _form(
 
 
 def cast_to(row: dtypes.DType, change: Change, name: str) -> dtypes.DType:
-    """The dtype that a tensor of `row` is to have."""
+    """The target dtype of a tensor of dtype `row`."""
     if change.dtype is None:
         return row
     goal = dtypes.named(change.dtype)
     if goal.reading_only:
-        raise EncodeError(f"nothing is written as {goal.name}", tensor=name)
-    met = _family(row) == _family(goal) and _family(row) in ("float", "int")
-    return goal if goal is not row and (change.named or met) else row
+        raise EncodeError(f"dtype {goal.name} can be read, but not written", tensor=name)
+    same_family = _family(row) == _family(goal) and _family(row) in ("float", "int")
+    return goal if goal is not row and (change.named or same_family) else row
 
 
 def _family(row: dtypes.DType) -> str:
@@ -249,14 +254,15 @@ def _family(row: dtypes.DType) -> str:
 
 
 def cast(array: Array, goal: dtypes.DType, name: str) -> Array:
-    """Floats may lose digits, because that was asked for; integers must stay what they are.
+    """Casts an array. Floats may lose precision; integers must keep their values, or it raises.
 
     >>> cast(np.array([1.0, 2.5]), dtypes.named("float16"), "x").dtype
     dtype('float16')
     """
     if array.dtype.kind == "c" and goal.numpy.kind != "c":
         raise EncodeError(
-            f"{array.dtype} has an imaginary part, and {goal.name} has no room for it", tensor=name
+            f"cannot cast {array.dtype} to {goal.name}: the imaginary part would be lost",
+            tensor=name,
         )
     with np.errstate(all="ignore"):
         made = array.astype(goal.numpy)
@@ -267,12 +273,14 @@ def cast(array: Array, goal: dtypes.DType, name: str) -> Array:
         ):
             return made
     raise EncodeError(
-        f"numbers that {goal.name} cannot hold; only floats may lose digits in a cast", tensor=name
+        f"cannot cast {array.dtype} to {goal.name}: some values would change", tensor=name
     )
 
 
 def _is_to_quantize(row: dtypes.DType, change: Change) -> bool:
-    """Only floats are, and nothing is saved by a cast to what it is already."""
+    """Whether a tensor is quantized: only floats are, and not by a scheme that is a cast to the
+    dtype that the tensor has already.
+    """
     if change.scheme is None or row.name not in FLOATS:
         return False
     return (
@@ -285,10 +293,10 @@ def _is_to_quantize(row: dtypes.DType, change: Change) -> bool:
 def _quantized(
     leaf: Leaf, row: dtypes.DType, goal: dtypes.DType, target: Target, change: Change
 ) -> Converted:
-    """A dense tensor to be stored in fewer bits: the sizes of its parts follow from its shape."""
+    """Plans a dense tensor that is quantized. The sizes of its parts follow from its shape."""
     shape = _shape(leaf, row)
     axis = change.axis if len(shape) > 1 else None
-    # which says what is wrong, if anything is
+    # An empty array shows the parts, and raises if the scheme or the axis is wrong.
     pattern = quantize(np.zeros((0,) * len(shape), goal.numpy), change.scheme or "", axis)
     inner, kept = _form(dtypes.of(pattern.codes.dtype), shape, target)
     node: dict[str, Any] = {"quantized": inner, "scheme": pattern.scheme, "dtype": goal.name}
@@ -308,7 +316,11 @@ def _quantized(
 
 
 def _other(leaf: Leaf, target: Target, change: Change) -> Converted:
-    """Strings, sparse and ragged tensors, and what is quantized already."""
+    """Plans strings, sparse and ragged tensors, and tensors that are quantized already.
+
+    The tensor is read once for the sizes of its parts. `was` and `now` are the dtypes of that
+    reading.
+    """
     was, now = list[str](), list[str]()
 
     def make() -> Any:
@@ -348,7 +360,7 @@ def _other(leaf: Leaf, target: Target, change: Change) -> Converted:
 def _outs(
     kinds: list[tuple[str, tuple[int, ...]]], make: Callable[[], Any], target: Target, leaf: Leaf
 ) -> list[ConvertedPart]:
-    """The parts of a tensor that is made whole."""
+    """The parts of a tensor that is made as a whole."""
 
     def parts() -> list[Tensor]:
         try:
@@ -361,16 +373,17 @@ def _outs(
         part = leaf.held.take(leaf.name, number, parts)
         now = STRINGS if isinstance(part, Strings) else dtypes.of(part.dtype).name
         if (now, part.shape) != (dtype, shape):
-            why = (
-                f"it was {dtype} {list(shape)} and is {now} {list(part.shape)}: the file changes"
-                " while it is read"
+            raise DecodeError(
+                f"the file has changed while it was read: the tensor was {dtype} {list(shape)} and"
+                f" is {now} {list(part.shape)}",
+                tensor=leaf.name,
             )
-            raise DecodeError(why, tensor=leaf.name)
         return part
 
     def chunks(number: int) -> Iterator[Array]:
         array = whole(number)
-        assert not isinstance(array, Strings)  # which are read whole
+        # Writers read string tensors whole.
+        assert not isinstance(array, Strings)
         yield from sliced(array)
 
     return [

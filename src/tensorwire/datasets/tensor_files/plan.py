@@ -1,9 +1,9 @@
-"""What a conversion will do, known before anything is written: the new spec, and each tensor's
-name, dtype, shape and parts.
+"""The plan of a conversion of tensors, made before anything is written: the new spec, and the name,
+dtype, shape and parts of each tensor.
 
 The value keeps its structure: a dict stays a dict, a Bundle a Bundle, nested values stay nested,
-and tied tensors tied. Names that are changed or left out are those of tensors ("layers/2/kernel"),
-so then a nested value becomes a flat dict of them.
+and tied tensors tied. Tensors are renamed and left out by their path ("layers/2/kernel"), and then
+a nested value becomes a flat dict of paths.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .parts import Change, ConvertedPart, Held, Leaf, Target, convert
 
 
 class ProgressStep(Protocol):
-    """Told of every so many bytes that were written of a tensor."""
+    """A callback with the number of bytes that were written of a tensor."""
 
     def __call__(self, count: int, name: str) -> None: ...
 
@@ -35,14 +35,14 @@ class ConvertedTensor(NamedTuple):
 
     name: str
     source: str
-    """What it is called in the old one."""
+    """Its name in the source."""
     kind: str
     dtype: str
     was: str
+    """Its dtype in the source."""
     shape: tuple[int | None, ...]
     nbytes: int
-    """Of its parts in the new file, before compression; strings count what they take in the old
-    one.
+    """The size of its parts in the new file, before compression; for strings, that in the source.
     """
 
     def __str__(self) -> str:
@@ -55,6 +55,8 @@ class ConvertedTensor(NamedTuple):
 
 
 class TensorPlan(NamedTuple):
+    """The parts of the new file, in the order in which they are written."""
+
     spec: Node
     parts: list[ConvertedPart]
     entries: list[ConvertedTensor]
@@ -65,7 +67,7 @@ class TensorPlan(NamedTuple):
         return zip(lowering.names(self.spec, len(self.parts)), self.parts, strict=True)
 
     def watched(self, step: ProgressStep) -> TensorPlan:
-        """The same plan, which tells `step` what was written."""
+        """The same plan, which calls `step` for what is written."""
         parts = [
             part._replace(written=partial(step, name=name)) for name, part in self.named_parts()
         ]
@@ -74,7 +76,7 @@ class TensorPlan(NamedTuple):
 
 @dataclass(frozen=True)
 class ConversionOptions:
-    """The options of `convert`, which says what they mean."""
+    """The options of `convert`, where they are explained."""
 
     to: str | None
     format: str | tuple[str, ...] | None
@@ -103,15 +105,16 @@ def make(
     options: ConversionOptions,
     ties: bool = True,
 ) -> TensorPlan:
-    """Looks at every tensor, and reads only those whose sizes it cannot know. Without `ties` tied
-    tensors are written each by itself.
+    """Makes the plan. Only tensors whose sizes are not known otherwise are read.
+
+    Without `ties`, each of the tied tensors is written.
     """
     tree = tree_of(container)
     items = list(tree_items(container, tree))
     tensors = [item.name for item in items if item.at is not None]
     kept = rename_rules.chosen([item.name for item in items], options.include, options.exclude)
     if tensors and not set(kept) & set(tensors):
-        raise SchemaError(f"include= and exclude= leave none of {len(tensors)} tensors")
+        raise SchemaError(f"include= and exclude= select none of the {len(tensors)} tensors")
     names = rename_rules.renamed(kept, options.rename)
     planner = _Planner(container, target, tensors, options, ties)
     chosen = [item for item in items if item.name in names]
@@ -123,7 +126,7 @@ def make(
             tree, {names[item.name]: planner.add(item, names[item.name]) for item in chosen}, names
         )
     if options.quantize is not None and tensors and not planner.quantized:
-        raise SchemaError("there is nothing to quantize: no tensor of floats; leave quantize= out")
+        raise SchemaError("there is no float tensor to quantize", hint="leave quantize= out")
     return TensorPlan(spec, planner.parts, planner.entries, metadata)
 
 
@@ -141,19 +144,21 @@ class _Planner:
         self.container, self.target, self.axis, self.ties = container, target, options.axis, ties
         self.dtype = rename_rules.NameRules(options.dtype, tensors, "dtype")
         self.quantize = rename_rules.NameRules(options.quantize, tensors, "quantize")
-        self.old = container.parts  # which some make when they are asked for
+        # Some containers make the list of parts at every access.
+        self.old = container.parts
         self.parts: list[ConvertedPart] = []
         self.entries: list[ConvertedTensor] = []
         self.quantized = False
         self._held = Held()
         self._made: dict[tuple[int, Change], int] = {}
-        """Where the first part is of what was made of an old tensor, in one way."""
+        """The index of the first new part, for each first old part and change."""
 
     def add(self, item: TreeItem, name: str) -> Node:
-        """The new node of a leaf; its parts are added to those that there are."""
+        """Adds the parts of a leaf, and returns its new node."""
         if item.at is None:
             return item.node
-        spec = self.container.spec(item.name)  # which checks that node and parts fit each other
+        # This also checks that the node and the parts fit each other.
+        spec = self.container.spec(item.name)
         if spec.kind == "unreadable":
             self.container.read(item.name)
         dtype, named = self.dtype.of(item.name)
@@ -167,7 +172,7 @@ class _Planner:
             self._held,
             self.container.budget,
         )
-        key, at = (item.at, change), len(self.parts)
+        key, first = (item.at, change), len(self.parts)
         made = convert(leaf, self.target, change)
         self.quantized = self.quantized or "quantized" in str(made.node)
         if self.ties and item.same and key in self._made:
@@ -175,7 +180,7 @@ class _Planner:
                 ConvertedTensor(name, item.name, spec.kind, made.dtype, made.was, spec.shape, 0)
             )
             return {"same": self._made[key]}
-        self._made[key] = at
+        self._made[key] = first
         self.parts += made.parts
         size = sum(spec.nbytes if part.dtype == "strings" else part.nbytes for part in made.parts)
         self.entries.append(
@@ -185,7 +190,7 @@ class _Planner:
 
 
 def _rebuilt(node: Node, leaves: Iterator[Node]) -> Node:
-    """The same tree with other leaves."""
+    """The same tree with new leaves."""
     kind = next(iter(node), None) if isinstance(node, dict) else None
     if kind == "dict" and isinstance(node[kind], list):
         return {kind: [[key, _rebuilt(item, leaves)] for key, item in node[kind]]}
@@ -204,10 +209,10 @@ def _flat(tree: Node, nodes: dict[str, Node], names: dict[str, str]) -> Node:
     """A dict of leaves by their names, or a Bundle if it was one."""
     if not isinstance(tree, dict) or "bundle" not in tree:
         return {"dict": nodes}
-    about = {
+    metadata = {
         names[name]: texts
         for name, texts in tree.get("tensor_metadata", {}).items()
         if name in names
     }
     rest = {key: texts for key, texts in tree.items() if key == "metadata"}
-    return {"bundle": nodes} | rest | ({"tensor_metadata": about} if about else {})
+    return {"bundle": nodes} | rest | ({"tensor_metadata": metadata} if metadata else {})

@@ -1,4 +1,4 @@
-"""What a conversion did, or would do."""
+"""The report of a conversion of tensors."""
 
 from __future__ import annotations
 
@@ -11,22 +11,32 @@ from .plan import ConvertedTensor
 
 @dataclass(frozen=True)
 class ConversionReport:
-    """What was converted. `json()` is for machines, `str()` for people."""
+    """The result of a conversion of tensors, or of its dry run. `json()` is for machines, `str()`
+    for people.
+
+    >>> import tempfile, numpy as np, tensorwire as tw
+    >>> folder = tempfile.mkdtemp()
+    >>> tw.save(f"{folder}/a.npz", {"w": np.zeros(3, np.float32), "step": np.int64(7)})
+    >>> report = tw.convert(f"{folder}/a.npz", f"{folder}/a.safetensors", exclude="step")
+    >>> report.tensors, report.left_out, report.to
+    (1, 1, 'safetensors')
+    """
 
     source: str | None
     target: str
     format: str
-    """Of the source."""
+    """The format of the source."""
     to: str
+    """The format of the new file."""
     files: list[str]
-    """Those that were written, or would be."""
+    """The files that were written, or would be."""
     entries: list[ConvertedTensor]
     """The tensors of the new file."""
     left_out: int
-    """Tensors of the old one that are not in the new one."""
+    """The number of tensors of the source that are not in the new file."""
     bytes_in: int
     bytes_out: int
-    """Of the new files; of a plan, what its tensors take before compression."""
+    """The size of the new files; for a dry run, that of the tensors before compression."""
     seconds: float
     dry_run: bool = False
 
@@ -43,12 +53,12 @@ class ConversionReport:
         return sum(entry.dtype != entry.was for entry in self.entries)
 
     def json(self) -> dict[str, Any]:
-        """Plain dicts and lists."""
-        found = asdict(self)
-        found["entries"] = [
+        """Returns plain dicts and lists."""
+        fields = asdict(self)
+        fields["entries"] = [
             {**entry._asdict(), "shape": list(entry.shape)} for entry in self.entries
         ]
-        return {**found, "tensors": self.tensors, "renamed": self.renamed, "cast": self.cast}
+        return {**fields, "tensors": self.tensors, "renamed": self.renamed, "cast": self.cast}
 
     def __str__(self) -> str:
         done = "would become" if self.dry_run else "became"
@@ -58,13 +68,13 @@ class ConversionReport:
             f"{self.target}: {self.to}, {sizes} bytes"
             + (f" in {len(self.files)} files" if len(self.files) > 1 else "")
         )
-        said = [
+        counts = [
             f"{self.tensors:,} tensors",
             f"{self.renamed:,} renamed",
             f"{self.cast:,} cast",
             f"{self.left_out:,} left out",
         ]
-        lines.append(f"  {', '.join(said)}" + ("" if self.dry_run else f", {self.seconds:.2f} s"))
+        lines.append(f"  {', '.join(counts)}" + ("" if self.dry_run else f", {self.seconds:.2f} s"))
         if self.dry_run:
             lines += [f"  {entry}" for entry in self.entries]
         return "\n".join(lines)

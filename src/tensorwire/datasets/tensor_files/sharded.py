@@ -1,15 +1,15 @@
-"""A model in several safetensors files with an index, as the Hugging Face hub has them.
+"""Sharded models: several safetensors files with an index, as on the Hugging Face hub.
 
     model-00001-of-00002.safetensors   model-00002-of-00002.safetensors
                                        model.safetensors.index.json
 
-Tensors stay in their order; a new file begins where the next tensor would make it larger than asked
-for, and a tensor that is larger than that has a file of its own. A model that fits one file is
-`model.safetensors`, without an index. All appear at the end, the index last.
+Tensors stay in their order. A new file begins where the next tensor would make the file larger than
+the shard size, and a tensor larger than that has a file of its own. A model that fits into one file
+is `model.safetensors`, without an index. All files become visible at the end, the index last.
 
-A model that replaces another never reuses the names of its files: where those of the hub are taken,
-the next free number tells the generations apart (`model-g1-00001-of-00002.safetensors`). Readers
-follow the index, so a crash leaves the old model or the new one.
+A model that replaces another never reuses the names of its files: if the usual names are taken, the
+next free generation number is added (`model-g1-00001-of-00002.safetensors`). Readers follow the
+index, so a crash leaves the old model or the new one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Callable, Container
 from typing import NamedTuple
 
 from ... import storage
-from ..._errors import EncodeError
+from ..._errors import EncodeError, UsageError
 from ...codecs.identify import HUB_INDEX, is_hub_index
 from ...lowering import Node
 from ...storage import files
@@ -32,20 +32,26 @@ from .plan import TensorPlan
 
 SUFFIX = ".safetensors"
 _FORMAT = {"format": "pt"}
-"""What transformers looks for in each file, and refuses a file without."""
+"""The metadata that transformers requires in each file."""
 
 
 class Shard(NamedTuple):
+    """One file of a sharded model."""
+
     path: str
     plan: TensorPlan
 
 
 class ShardLayout(NamedTuple):
+    """The files of a sharded model, and what its index says."""
+
     shards: list[Shard]
     listing: str | None
-    """Its path; None for one file without an index."""
+    """The path of the index; None for one file without an index."""
     weights: dict[str, str]
+    """The file of each tensor, by name."""
     size: int
+    """The bytes of all tensors."""
 
     @property
     def paths(self) -> list[str]:
@@ -53,14 +59,14 @@ class ShardLayout(NamedTuple):
 
 
 def layout(path: str, plan: TensorPlan, most: int, taken: Container[str] = ()) -> ShardLayout:
-    """Which tensor goes where. `path` is model.safetensors, or its index, which is then written
-    in any case.
+    """Assigns the tensors to files.
 
+    `path` is that of model.safetensors, or of its index, which is then written even for one file.
     `taken` has the names of files that shards must not replace.
     """
     stem = _stem(path)
     if not path.endswith((SUFFIX, HUB_INDEX)):
-        raise EncodeError("shards are safetensors files: call it NAME.safetensors", path=path)
+        raise UsageError("the name of a sharded model must be NAME.safetensors", path=path)
     groups = _groups(list(plan._replace(spec=_plain(plan)).named_parts()), most)
     texts = _FORMAT | {
         key: text
@@ -91,37 +97,39 @@ def _stem(path: str) -> str:
 
 
 def shards_of(path: str) -> list[str]:
-    """The files beside `path`, a path or URL, that are shards of this model, of any generation."""
+    """The files next to `path`, a path or URL, that are shards of this model, of any generation."""
     folder, slash, stem = _stem(path).rpartition("/")
     shard = re.compile(
         re.escape(stem) + r"(-g[0-9]+)?-\d{5,}-of-\d{5,}" + re.escape(SUFFIX), re.ASCII
     )
     names = storage.names_within(folder + slash, "")
-    found = []
+    paths = []
     for name in sorted(names):
         match = shard.fullmatch(name)
-        # a model of its own
+        # With an index of its own, "model-g1" is the name of another model, not a generation.
         if match and not (match[1] and f"{stem}{match[1]}{HUB_INDEX}" in names):
-            found.append(f"{folder}{slash}{name}")
-    return found
+            paths.append(f"{folder}{slash}{name}")
+    return paths
 
 
 def _plain(plan: TensorPlan) -> Node:
-    """The spec, which is of plain dense tensors: the hub's index says no more."""
+    """The spec as a dict of dense tensors; raises for other values, which the index cannot
+    describe.
+    """
     spec = plan.spec if isinstance(plan.spec, dict) else {}
     inner = spec.get("dict", spec.get("bundle"))
     if not isinstance(inner, dict):
         raise EncodeError(
-            "shards hold tensors by name: a dict of dense tensors, and not another value; leave"
-            " shard_size= out"
+            "only a dict of dense tensors can be written in shards", hint="leave shard_size= out"
         )
     for name, node in inner.items():
         if node != {}:
-            what = next(iter(node)) if isinstance(node, dict) else "a value of Python's"
-            what = f"of {node['dtype']}" if what == "dtype" else what
+            kind = next(iter(node)) if isinstance(node, dict) else "a Python value"
+            kind = f"of {node['dtype']}" if kind == "dtype" else kind
             raise EncodeError(
-                f"shards hold plain dense tensors, and this one is {what}; leave shard_size= out",
+                f"only dense tensors can be written in shards, and this one is {kind}",
                 tensor=name,
+                hint="leave shard_size= out",
             )
     return {"dict": inner}
 
@@ -129,20 +137,21 @@ def _plain(plan: TensorPlan) -> Node:
 def _groups(
     parts: list[tuple[str, ConvertedPart]], most: int
 ) -> list[list[tuple[str, ConvertedPart]]]:
-    found: list[list[tuple[str, ConvertedPart]]] = []
+    """The parts of each file."""
+    groups: list[list[tuple[str, ConvertedPart]]] = []
     current: list[tuple[str, ConvertedPart]] = []
     size = 0
     for item in parts:
         bytes = item[1].nbytes
         if bytes > most:
-            found.append([item])
+            groups.append([item])
             continue
         if size + bytes > most:
-            found.append(current)
+            groups.append(current)
             current, size = [], 0
         current.append(item)
         size += bytes
-    return [*found, current] if current else found
+    return [*groups, current] if current else groups
 
 
 def _shard(path: str, group: list[tuple[str, ConvertedPart]], texts: dict[str, str]) -> Shard:
@@ -160,10 +169,10 @@ def write(
     durable: bool,
     stale: Callable[[], list[str]],
 ) -> None:
-    """Writes all files, or leaves all as they were. `write_shard` writes a file through its
-    descriptor.
+    """Writes all files, or leaves all as they were.
 
-    `stale` is asked, after the new index is there, for the files of older generations to remove.
+    `write_shard` writes a file through its descriptor. `stale` is called after the new index is
+    written, and returns the files of older generations to remove.
     """
     if layout.listing is None:
         (shard,) = layout.shards

@@ -1,4 +1,4 @@
-"""How each format is written: as the tensors come, or of a whole value."""
+"""Writing the files of a plan: streamed tensor by tensor, or from a whole value."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ... import lowering, storage
-from ..._errors import EncodeError, UnknownFormatError, choices
+from ..._errors import EncodeError, UnknownFormatError, UsageError, choices
 from ...api import lazy, rename_rules
 from ...api import values as api
 from ...codecs import TENSOR_FORMATS
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ...transforms.compression.streams import Compressor
 
 HUB = "5GB"
-"""The size of a shard where only an index is asked for."""
+"""The shard size if the target is an index and `shard_size=` is not given."""
 _PACKING: dict[str, Any] = {
     "compression": None,
     "level": None,
@@ -44,23 +44,26 @@ _PACKING: dict[str, Any] = {
 
 
 class OutputFormat(NamedTuple):
-    """What is to be written."""
+    """The target format with its options."""
 
     format: str
     codec: TensorFormat
     options: dict[str, Any]
-    """Of `tw.save`."""
+    """The options of `tw.save`."""
     stream: str | None
-    """The compression of the whole."""
+    """The compression of the whole file."""
     shard_size: int | None
 
     @property
     def ties(self) -> bool:
+        """Whether the format can store tied tensors once."""
         return self.shard_size is None and self.format != "checkpoint"
 
     @property
     def target(self) -> Target:
-        """What the format holds by itself. Formats that are not streamed are given a value."""
+        """The dtypes and kinds that the format holds. Formats that are not streamed get a value,
+        and convert it themselves.
+        """
         if isinstance(self.codec, StreamedFormat):
             return Target(self.codec.holds, strings=False)
         return Target(checkpoint_holds) if self.format == "checkpoint" else Target()
@@ -77,14 +80,22 @@ def output_format(path: str, options: ConversionOptions) -> OutputFormat:
     """Resolves the target format, and checks its options."""
     name = options.to or _named(path)
     if name in TENSOR_FORMATS and not TENSOR_FORMATS[name].writes:
-        able = ", ".join(row.name for row in TENSOR_FORMATS.values() if row.writes)
-        raise EncodeError(f"{name} is only read; written are {able}", format=name, path=path)
+        writable = ", ".join(row.name for row in TENSOR_FORMATS.values() if row.writes)
+        raise EncodeError(
+            f"{name} files can be read, but not written",
+            format=name,
+            path=path,
+            hint=f"formats that can be written: {writable}",
+        )
     if name not in TENSOR_FORMATS:
-        raise UnknownFormatError(f"no format {name!r}{choices(name, TENSOR_FORMATS)}")
+        raise UnknownFormatError(f"unknown format {name!r}{choices(name, TENSOR_FORMATS)}")
     sharding = options.shard_size is not None or is_hub_index(path)
     if sharding and name != "safetensors":
         raise EncodeError(
-            "only safetensors is written in shards; leave shard_size= out", format=name, path=path
+            "only safetensors can be written in shards",
+            format=name,
+            path=path,
+            hint="leave shard_size= out",
         )
     save = dict(options.save)
     if options.compression is not None:
@@ -95,18 +106,18 @@ def output_format(path: str, options: ConversionOptions) -> OutputFormat:
         name, **{key: save.get(key, empty) for key, empty in _PACKING.items()}
     )
     if sharding and (own or stream):
-        raise EncodeError(
-            "the hubs' files are not compressed; leave compression= and shuffle= out, or"
-            " shard_size=",
+        raise UsageError(
+            "shards cannot be compressed",
             path=path,
+            hint="leave out compression= and shuffle=, or shard_size=",
         )
-    if name == "checkpoint" and (strange := save.keys() - {"graph"}):
+    if name == "checkpoint" and (unknown := save.keys() - {"graph"}):
         raise TypeError(
-            f"a checkpoint is converted to without {sorted(strange)[0]}=; tw.save may have it"
+            f"a conversion to a checkpoint has no option {sorted(unknown)[0]}=; tw.save may have it"
         )
     own |= {key: option for key, option in save.items() if key not in _PACKING}
-    asked = HUB if options.shard_size is None else options.shard_size
-    size = rename_rules.size(asked) if sharding else None
+    shard_size = HUB if options.shard_size is None else options.shard_size
+    size = rename_rules.size(shard_size) if sharding else None
     return OutputFormat(name, codec(name, own), save, stream, size)
 
 
@@ -116,12 +127,12 @@ def _named(path: str) -> str:
     try:
         return format_of(path)
     except UnknownFormatError as error:
-        error.hint = "pass to= for its format"
+        error.hint = "pass the format as to="
         raise
 
 
 class WriteJob:
-    """A plan, and the files that it becomes."""
+    """A plan, and the files that are written for it."""
 
     def __init__(
         self,
@@ -131,10 +142,7 @@ class WriteJob:
         place: str,
         options: ConversionOptions,
     ) -> None:
-        """`path` is written.
-
-        `place` is where the files go in the end, which is a URL if they are uploaded from `path`.
-        """
+        """`path` is written; `place` is the final target, a URL if the files are uploaded."""
         self._output, self._plan, self._path, self._place = output, plan, path, place
         self._options, self._layout = options, None
         if output.shard_size is not None:
@@ -146,7 +154,7 @@ class WriteJob:
             self.paths = [index_path(path)]
 
     def stale(self) -> list[str]:
-        """The shards at `place` that the new files replace, if they may."""
+        """The old shards at `place` that the new files replace, if `overwrite` allows it."""
         if not self._options.overwrite or self._layout is None:
             return []
         return stale(self._place, self._output.format, self.paths)
@@ -171,8 +179,10 @@ class WriteJob:
             sink.finish()
 
     def _checkpoint(self, graph: bool, step: ProgressStep) -> None:
-        """Tensors by name are what TensorFlow has; the spec says the rest, and is left out where
-        there is none.
+        """Writes a checkpoint, one tensor at a time.
+
+        A spec is stored only if the value is more than a dict of dense tensors, which is all that
+        TensorFlow itself has.
         """
         plan, spec = self._plan, self._plan.spec
         inner = spec.get("dict", spec.get("bundle")) if isinstance(spec, dict) else None
@@ -186,7 +196,7 @@ class WriteJob:
         self.paths = writer.paths
 
     def _whole(self, step: ProgressStep) -> None:
-        """For formats that need the whole value."""
+        """Writes a format that needs the whole value."""
         plan, format = self._plan.watched(step), self._output.format
         value = lowering.lift(_alone(plan.spec, format), [part.read() for part in plan.parts])
         texts = plan.metadata if TENSOR_FORMATS[format].metadata or self._options.metadata else {}
@@ -201,8 +211,8 @@ class WriteJob:
 
 
 def stale(place: str, format: str, paths: Iterable[str]) -> list[str]:
-    """The files at `place`, a path or URL, that belong to it and are of other generations than
-    those called like `paths`.
+    """The files of the model at `place`, a path or URL, that are of older generations than those
+    with the names of `paths`.
     """
     new = {os.path.basename(path) for path in paths}
     if format == "checkpoint":
@@ -213,8 +223,8 @@ def stale(place: str, format: str, paths: Iterable[str]) -> list[str]:
 
 
 def _alone(spec: Node, format: str) -> Node:
-    """npy and raw hold one array: a dict of one dense tensor is that tensor to them, and npy knows
-    its name.
+    """The spec for npy and raw files, which hold one array: a dict of one dense tensor becomes that
+    tensor. npy keeps its name.
     """
     inner = spec.get("dict", spec.get("bundle")) if isinstance(spec, dict) else None
     if format not in ("npy", "raw") or not isinstance(inner, dict) or len(inner) != 1:
@@ -230,7 +240,7 @@ def _alone(spec: Node, format: str) -> Node:
 
 
 def carried(file: lazy.File) -> dict[str, str]:
-    """The metadata that go along: what an index says of its files is not true of others."""
+    """The metadata to copy. The totals of an index are left out: they describe its own files."""
     texts = file.metadata
     if file.path is not None and is_hub_index(file.path):
         return {
@@ -242,7 +252,7 @@ def carried(file: lazy.File) -> dict[str, str]:
 
 
 def files_of(file: lazy.File) -> list[str]:
-    """The files that are read from."""
+    """The files that the source is read from."""
     if file.path is None:
         return []
     variables = (

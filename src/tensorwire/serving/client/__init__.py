@@ -1,12 +1,10 @@
-"""Calls to a model server, plain (`Client`) and for asyncio (`AsyncClient`).
+"""Clients for model servers: `Client` for threads and `AsyncClient` for asyncio.
 
-    address.py       where a model is: the URL, the model, its version or label
-    protocols/       requests and answers, without I/O: rest, rpc and kserve make calls of tensors,
-                     and tensors of answers
-    call.py          which requests a call needs, without I/O: the signature first, then the
-                     request, and retries
+    address.py       the address of a model: URL, name, version or label
+    protocols/       REST, gRPC and KServe without I/O: requests from tensors, tensors from answers
+    call.py          the requests of a call, without I/O: signature, inference, retries
     sync.py aio.py   the two clients, which send the requests
 
-A call is a generator: it yields a Call to send, or a Pause to wait, and gets the Answer. So there
-is one set of rules, and two loops of a dozen lines that drive them.
+A call is a generator: it yields a Call to send, or a Pause to wait for, and gets the Answer. So the
+logic is written once, and the two clients only drive it.
 """

@@ -1,4 +1,4 @@
-"""Where a model is."""
+"""The address of a model: server URL, name, version or label, and protocol."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from ..._errors import EncodeError, choices
+from ..._errors import UsageError, choices
 
 SCHEMES = ("http", "https", "grpc", "grpcs")
 PROTOCOLS = ("tensorflow", "kserve")
@@ -22,7 +22,7 @@ _APIS = {"v1": "tensorflow", "v2": "kserve"}
 
 @dataclass(frozen=True)
 class Address:
-    """A model at a server, in one of its versions, or behind a label, or the newest that there is.
+    """A model on a server: one version, the version of a label, or the latest version.
 
     >>> Address.of("http://127.0.0.1:8501", "ranker", version=3).path("v1")
     '/v1/models/ranker/versions/3'
@@ -44,65 +44,69 @@ class Address:
         label: str | None = None,
         protocol: str | None = None,
     ) -> Address:
-        """From a server's URL and the model's name, or from the model's own URL.
+        """Return the address for a server URL and a model name, or for the model's own URL.
 
         >>> print(Address.of("http://127.0.0.1:8501/v1/models/ranker/versions/3:predict"))
         'ranker' version 3 at http://127.0.0.1:8501
         """
         if model is None and isinstance(url, str):
-            said = _said(url)
-            url, model, protocol = said["url"], said["model"], protocol or said["protocol"]
+            parts = _split(url)
+            url, model, protocol = parts["url"], parts["model"], protocol or parts["protocol"]
             version, label = (
-                (said["version"], said["label"])
+                (parts["version"], parts["label"])
                 if version is None and label is None
                 else (version, label)
             )
         try:
             scheme = urlsplit(url).scheme if isinstance(url, str) else ""
         except ValueError as error:
-            raise EncodeError(f"{url!r:.100} is not a URL: {error}") from None
+            raise UsageError(f"{url!r:.100} is not a URL: {error}") from None
         if scheme not in SCHEMES:
-            raise EncodeError(
-                f"the server's address {url!r:.100} is no URL that begins with"
-                f" {', '.join(f'{each}://' for each in SCHEMES)}"
+            raise UsageError(
+                f"invalid server URL {url!r:.100}: expected one that begins with"
+                f" {', '.join(f'{name}://' for name in SCHEMES)}"
             )
         protocol = "tensorflow" if protocol is None else protocol
         if protocol not in PROTOCOLS:
-            raise EncodeError(f"no protocol {protocol!r}{choices(protocol, PROTOCOLS)}")
+            raise UsageError(f"unknown protocol {protocol!r}{choices(protocol, PROTOCOLS)}")
         if protocol == "kserve" and scheme.startswith("grpc"):
-            raise EncodeError('protocol="kserve" goes by HTTP: Client("http://...")')
+            raise UsageError(
+                'protocol="kserve" is only supported over HTTP', hint='use Client("http://...")'
+            )
         if not isinstance(model, str) or not model:
-            raise EncodeError(f"a model's name is text, not {model!r:.60}; pass model=")
+            raise UsageError(f"expected the name of a model, got {model!r:.60}", hint="pass model=")
         for text in (model, label, version):
             if isinstance(text, str) and not is_utf8(text):
-                raise EncodeError(
-                    f"{text!r:.60} has a lone surrogate, so it is not text that UTF-8 can hold"
+                raise UsageError(
+                    f"{text!r:.60} contains a lone surrogate, which UTF-8 cannot encode"
                 )
         if version is not None and label is not None:
-            raise EncodeError(
-                f"version={version} and label={label!r} at once; a label stands for a version"
+            raise UsageError(
+                f"version={version} and label={label!r} exclude each other: a label selects a"
+                " version"
             )
         if version is not None and not _is_version(version, protocol):
-            what = "text or a number" if protocol == "kserve" else "a number"
-            raise EncodeError(f"a version is {what}, not {version!r:.60}")
+            expected = "a number or text" if protocol == "kserve" else "a number"
+            raise UsageError(f"version= expects {expected}, got {version!r:.60}")
         if label is not None and (not isinstance(label, str) or not label or protocol == "kserve"):
-            raise EncodeError(
-                f"no label {label!r:.60}"
+            raise UsageError(
+                f"label= expects text, got {label!r:.60}"
                 if protocol == "tensorflow"
-                else "KServe has versions and no labels"
+                else "KServe has no labels, only versions"
             )
         return cls(url, model, version, label, protocol)
 
     @property
     def by_rpc(self) -> bool:
+        """Whether the server is called by gRPC."""
         return self.url.startswith("grpc")
 
     def path(self, api: str) -> str:
-        """The path of the model, by REST; names are percent-encoded, whatever they hold."""
-        where = f"/{api}/models/{quote(self.model, safe='')}"
+        """Return the path of the model for REST; names are percent-encoded."""
+        path = f"/{api}/models/{quote(self.model, safe='')}"
         if self.version is not None:
-            return f"{where}/versions/{quote(str(self.version), safe='')}"
-        return f"{where}/labels/{quote(self.label, safe='')}" if self.label is not None else where
+            return f"{path}/versions/{quote(str(self.version), safe='')}"
+        return f"{path}/labels/{quote(self.label, safe='')}" if self.label is not None else path
 
     def __str__(self) -> str:
         which = (
@@ -116,13 +120,15 @@ class Address:
 
 
 def _is_version(version: object, protocol: str) -> bool:
+    """Return whether a value is a valid version in a protocol."""
     if isinstance(version, str):
         return protocol == "kserve" and bool(version)
     return isinstance(version, int) and not isinstance(version, bool) and 0 <= version < 1 << 63
 
 
 def is_utf8(text: str) -> bool:
-    """
+    """Return whether UTF-8 can encode a text: it cannot encode lone surrogates.
+
     >>> is_utf8("model"), is_utf8("model\\ud800")
     (True, False)
     """
@@ -134,17 +140,17 @@ def is_utf8(text: str) -> bool:
 
 
 def verb_of(url: str) -> str | None:
-    """What a model's own URL asks for, if it says so.
+    """Return the verb of a model's URL, or None if it has none.
 
     >>> verb_of("http://127.0.0.1:8501/v1/models/ranker:classify")
     'classify'
     """
-    found = _MODEL.fullmatch(url)
-    return found["verb"] if found else None
+    match = _MODEL.fullmatch(url)
+    return match["verb"] if match else None
 
 
-def _said(url: str) -> dict[str, Any]:
-    """What a model's own URL says; of a server's alone that it says no model."""
+def _split(url: str) -> dict[str, Any]:
+    """Split a model's URL into the arguments of an Address; for a server URL the model is None."""
     scheme, _, rest = url.partition("://")
     if scheme.startswith("grpc") and rest.count("/") == 1:
         server, _, model = rest.partition("/")
@@ -155,24 +161,24 @@ def _said(url: str) -> dict[str, Any]:
             "label": None,
             "protocol": None,
         }
-    found = _MODEL.fullmatch(url)
+    match = _MODEL.fullmatch(url)
     if (
-        found is not None
-        and found["version"]
-        and found["api"] == "v1"
-        and not _NUMBER.fullmatch(found["version"])
+        match is not None
+        and match["version"]
+        and match["api"] == "v1"
+        and not _NUMBER.fullmatch(match["version"])
     ):
-        found = None
-    if found is None:
+        match = None
+    if match is None:
         return {"url": url, "model": None, "version": None, "label": None, "protocol": None}
-    version: int | str | None = unquote(found["version"]) if found["version"] else None
+    version: int | str | None = unquote(match["version"]) if match["version"] else None
     if version is not None and _NUMBER.fullmatch(str(version)):
         version = int(version)
-    label = unquote(found["label"]) if found["label"] else None
+    label = unquote(match["label"]) if match["label"] else None
     return {
-        "url": found["base"],
-        "model": unquote(found["model"]),
+        "url": match["base"],
+        "model": unquote(match["model"]),
         "version": version,
         "label": label,
-        "protocol": _APIS[found["api"]],
+        "protocol": _APIS[match["api"]],
     }

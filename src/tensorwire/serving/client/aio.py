@@ -20,19 +20,23 @@ from .protocols import Metadata
 
 T = TypeVar("T")
 HEAVY = 1 << 18
-"""Bytes that take longer to write or read than a thread takes to begin."""
+"""Bytes that take longer to encode or decode than it takes to hand them to a thread."""
 
 
 class AsyncClient(Base):
-    """`Client` for asyncio: the same arguments, the same methods, each of which is awaited. `async
-    with` closes it.
+    """A client for asyncio, with the arguments, methods and errors of `Client`.
+
+    Every method is a coroutine. `async with` closes the client. Large tensors are encoded and
+    decoded in a thread, so that the event loop is not blocked.
 
     >>> import asyncio
-    >>> from tensorwire.serving import MockTransport, Signature
-    >>> signature = Signature.given({"x": ("float32", [None, 2])}, {"y": ("float32", [None])})
-    >>> mock = MockTransport.model(lambda x: {"y": x.sum(1)}, signature)
+    >>> import tensorwire as tw
+    >>> signature = tw.serving.Signature.given(
+    ...     {"x": ("float32", [None, 2])}, {"y": ("float32", [None])})
+    >>> mock = tw.serving.MockTransport.model(lambda x: {"y": x.sum(1)}, signature)
     >>> async def main():
-    ...     async with AsyncClient("http://127.0.0.1:8501", model="adder", transport=mock) as client:
+    ...     url = "http://127.0.0.1:8501"
+    ...     async with tw.serving.AsyncClient(url, model="adder", transport=mock) as client:
     ...         return await asyncio.gather(client.predict([[1, 2]]), client.predict([[3, 4]]))
     >>> asyncio.run(main())
     [{'y': array([3.], dtype=float32)}, {'y': array([7.], dtype=float32)}]
@@ -49,7 +53,7 @@ class AsyncClient(Base):
         to: str | None = None,
         deadline: float | None = None,
     ) -> dict[str, Any]:
-        """As `Client` does."""
+        """See `Client.predict`."""
         call = partial(
             self._calls.predict,
             inputs,
@@ -68,7 +72,7 @@ class AsyncClient(Base):
         to: str | None = None,
         deadline: float | None = None,
     ) -> dict[str, Any]:
-        """As `Client` does."""
+        """See `Client.classify`."""
         call = partial(self._calls.examples, "classify", examples, context)
         return self._converted(await self._run(call, deadline), to)
 
@@ -80,16 +84,16 @@ class AsyncClient(Base):
         to: str | None = None,
         deadline: float | None = None,
     ) -> dict[str, Any]:
-        """As `Client` does."""
+        """See `Client.regress`."""
         call = partial(self._calls.examples, "regress", examples, context)
         return self._converted(await self._run(call, deadline), to)
 
     async def status(self, *, deadline: float | None = None) -> tuple[VersionStatus, ...]:
-        """As `Client` does."""
+        """See `Client.status`."""
         return await self._run(self._calls.status, deadline)
 
     async def metadata(self, *, deadline: float | None = None) -> Metadata:
-        """As `Client` does."""
+        """See `Client.metadata`."""
         return await self._run(self._calls.metadata, deadline)
 
     async def explain(
@@ -101,7 +105,7 @@ class AsyncClient(Base):
         cast: bool = False,
         deadline: float | None = None,
     ) -> str:
-        """As `Client` does."""
+        """See `Client.explain`."""
         call = partial(self._calls.planned, inputs, prefer=prefer, layout=layout, cast=cast)
         return self._explained(*(await self._run(call, deadline)))
 
@@ -116,7 +120,7 @@ class AsyncClient(Base):
         cast: bool = False,
         deadline: float | None = None,
     ) -> Call:
-        """As `Client` does."""
+        """See `Client.build`."""
         if verb != "predict":
             return self._calls.build_examples(verb, inputs, context)
         call = partial(self._calls.planned, inputs, prefer=prefer, layout=layout, cast=cast)
@@ -130,16 +134,16 @@ class AsyncClient(Base):
         to: str | None = None,
         deadline: float | None = None,
     ) -> dict[str, Any]:
-        """As `Client` does."""
+        """See `Client.send`."""
         call = partial(self._calls.raw, body, verb)
         return self._converted(await self._run(call, deadline), to)
 
     async def signature(self, *, deadline: float | None = None) -> Signature:
-        """As `Client` does."""
+        """See `Client.signature`."""
         return await self._run(self._calls.find, deadline)
 
     async def close(self) -> None:
-        """As `Client` does."""
+        """See `Client.close`."""
         await _result(self._transport.close())
 
     async def __aenter__(self) -> Self:
@@ -163,8 +167,9 @@ class AsyncClient(Base):
         seconds: float | None,
         weight: int = 0,
     ) -> T:
-        """Sends each request of a call, and gives the call what comes back. Large tensors are
-        written and read in a thread, so that the event loop goes on.
+        """Send each request of a call, pass the answers or errors to it, and return its result.
+
+        `weight` is the approximate number of bytes to encode.
         """
         deadline = self._deadline(seconds)
         steps = call(deadline)
@@ -186,9 +191,13 @@ class AsyncClient(Base):
 
 
 async def _step(weight: int, step: Callable[..., Any], argument: object) -> tuple[bool, Any]:
-    """(whether the call is at its end, its next request or its result)"""
+    """Advance a call and return (done, its result or its next request).
 
-    def taken() -> tuple[bool, Any]:  # StopIteration does not pass through a thread's result
+    A heavy step runs in a thread.
+    """
+
+    # StopIteration cannot be the exception of a future, so it is caught inside the thread.
+    def taken() -> tuple[bool, Any]:
         try:
             return False, step(argument)
         except StopIteration as stop:
@@ -198,11 +207,11 @@ async def _step(weight: int, step: Callable[..., Any], argument: object) -> tupl
 
 
 def _weight(inputs: Mapping[str, TensorLike] | TensorLike) -> int:
-    """About how many bytes there are to write."""
+    """Return the approximate number of bytes of the inputs."""
     values = inputs.values() if isinstance(inputs, Mapping) else [inputs]
     return sum(size for value in values if isinstance(size := getattr(value, "nbytes", 0), int))
 
 
-async def _result(found: T | Awaitable[T]) -> Any:
-    """What a transport gives, which for tests may be one that does not wait."""
-    return await found if inspect.isawaitable(found) else found
+async def _result(value: T | Awaitable[T]) -> Any:
+    """Return the result of a transport's method: MockTransport's are not coroutines."""
+    return await value if inspect.isawaitable(value) else value

@@ -1,4 +1,4 @@
-"""What both clients are made of, by the same arguments."""
+"""The base class of both clients: arguments, transport options and conversion of results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ... import frameworks
-from ..._errors import EncodeError, choices
+from ..._errors import UsageError, choices
 from ..._limits import DEFAULT, Limits
 from ..lower import LoweringPlan
 from ..signature import DEFAULT as DEFAULT_NAME
@@ -26,7 +26,7 @@ _CONTENT = ("Content-Type", "Content-Encoding")
 
 
 class Base(ABC):
-    """Where the model is, what is said to it, and by which transport."""
+    """The address of a model, its protocol and its transport."""
 
     def __init__(
         self,
@@ -55,11 +55,11 @@ class Base(ABC):
         self.address = Address.of(url, model, version, label, protocol)
         self._seconds, self._to, self._device = _checked(deadline), to, device
         if compression not in (None, "gzip"):
-            raise EncodeError(
-                f"no compression {compression!r} of requests{choices(compression, ['gzip'])}"
+            raise UsageError(
+                f"unknown compression {compression!r} for requests{choices(compression, ['gzip'])}"
             )
         if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
-            raise EncodeError(f"attempts={attempts!r}; at least one is needed")
+            raise UsageError(f"attempts= expects a positive integer, got {attempts!r:.60}")
         protocol_used = _protocol(self.address, compression, binary)
         self._calls = ModelCalls(
             protocol_used, DEFAULT_NAME if signature is None else signature, limits, attempts
@@ -67,20 +67,21 @@ class Base(ABC):
         options: dict[str, Any] = {"connect": connect, "headers": headers, "limits": limits}
         if self.address.by_rpc:
             if proxy is not None or context is not None:
-                raise EncodeError(
-                    "proxy= and context= are for http:// and https://; grpcs:// takes certificates="
+                raise UsageError(
+                    "proxy= and context= are only supported for http:// and https://",
+                    hint="grpcs:// takes certificates=",
                 )
             if connections is not None:
-                raise EncodeError(
-                    "connections= is for http:// and https://; all calls by gRPC share one"
-                    " connection"
+                raise UsageError(
+                    "connections= is only supported for http:// and https://: all gRPC calls share"
+                    " one connection"
                 )
             options |= {"compression": compression, "certificates": certificates}
         else:
             if certificates is not None:
-                raise EncodeError(
-                    "certificates= is for grpcs://; https:// takes"
-                    " context=ssl.create_default_context(cafile=...)"
+                raise UsageError(
+                    "certificates= is only supported for grpcs://",
+                    hint="https:// takes context=ssl.create_default_context(cafile=...)",
                 )
             options |= {"proxy": proxy, "context": context}
             options |= {} if connections is None else {"connections": connections}
@@ -88,28 +89,31 @@ class Base(ABC):
 
     @abstractmethod
     def _opened(self, options: Mapping[str, Any]) -> Any:
-        """The transport for this address."""
+        """Return the transport for this address."""
 
     def _deadline(self, seconds: float | None) -> Deadline:
+        """Return the deadline of a call that starts now."""
         return Deadline.after(self._seconds if seconds is None else _checked(seconds))
 
-    def _converted(self, found: Mapping[str, Any], to: str | None) -> dict[str, Any]:
+    def _converted(self, tensors: Mapping[str, Any], to: str | None) -> dict[str, Any]:
+        """Convert the results to the framework of the call or of the client."""
         framework = self._to if to is None else to
         return {
-            name: frameworks.to(tensor, framework, self._device) for name, tensor in found.items()
+            name: frameworks.to(tensor, framework, self._device) for name, tensor in tensors.items()
         }
 
     def _explained(self, plan: LoweringPlan, call: Call) -> str:
-        """How a plan goes over the wire: to which address, in which form, how many bytes."""
+        """Return the description of a plan, with the address and the size of the request."""
         size = sum(memoryview(part).nbytes for part in call.body)
         content = ", ".join(call.headers[name] for name in _CONTENT if name in call.headers)
         address = self.address
-        where = (
+        destination = (
             f"gRPC {call.method} at {address.url}"
             if address.by_rpc
             else f"{call.method} {address.url.rstrip('/')}{call.target}"
         )
-        # By gRPC and KServe there are no rows.
+        # Only TensorFlow Serving's REST API has rows, so the plan's line about them is left out
+        # for gRPC and KServe.
         has_rows = not address.by_rpc and address.protocol == "tensorflow"
         lines = [
             line
@@ -117,7 +121,7 @@ class Base(ABC):
             if has_rows or not line.startswith("  by REST")
         ]
         return "\n".join(
-            [*lines, f"  {where}, {size:,} bytes{f' of {content}' if content else ''}"]
+            [*lines, f"  {destination}, {size:,} bytes{f' of {content}' if content else ''}"]
         )
 
     def __repr__(self) -> str:
@@ -125,16 +129,18 @@ class Base(ABC):
 
 
 def _checked(seconds: float) -> float:
+    """Return a deadline in seconds; raise EncodeError if it is not a positive finite number."""
     if (
         isinstance(seconds, bool)
         or not isinstance(seconds, (int, float))
         or not 0 < seconds < float("inf")
     ):
-        raise EncodeError(f"a deadline is a number of seconds, and not {seconds!r:.60}")
+        raise UsageError(f"deadline= expects a positive number of seconds, got {seconds!r:.60}")
     return float(seconds)
 
 
 def _protocol(address: Address, compression: str | None, binary: bool) -> ModelProtocol:
+    """Return the protocol for an address."""
     if address.by_rpc:
         return Rpc(address)
     return (

@@ -1,4 +1,4 @@
-"""The client for programs without asyncio."""
+"""The client for threads."""
 
 from __future__ import annotations
 
@@ -21,28 +21,39 @@ T = TypeVar("T")
 
 
 class Client(Base):
-    """A model at a server: TensorFlow Serving by REST (`http://`, `https://`) or gRPC (`grpc://`,
-    `grpcs://`), or a KServe v2 server such as Triton (`protocol="kserve"`).
+    """A client for one model: on TensorFlow Serving by REST (`http://`, `https://`) or gRPC
+    (`grpc://`, `grpcs://`), or on a KServe v2 server such as Triton (`protocol="kserve"`).
 
-    `model`, and `version` or `label`, say which; the model's own URL, as curl takes it, says it,
-    too. `signature` is the name of one of the model's signatures (the server is asked for it once),
-    or a `Signature`: from a SavedModel on disk, or in your own words. `deadline` is how many
-    seconds a call may take in all.
+    url           the server's URL, or the model's own URL: http://host:8501/v1/models/NAME
+    model         the name of the model
+    version       its version; or `label`, the name of a version. Default: the latest version
+    signature     the name of one of the model's signatures, which is fetched from the server once;
+                  or a `Signature`, for example one that was read from a SavedModel
+    deadline      seconds for a whole call, with all its attempts
+    compression   "gzip" compresses requests, and asks for compressed answers
+    binary        whether KServe tensors are sent as binary data (default) or as JSON
+    headers       HTTP headers or gRPC metadata for every request
+    to, device    the framework and device of the results; default: NumPy
+    attempts      how often a request is sent if the server is busy or cannot be reached
+    connect       seconds to open a connection
+    connections   the most concurrent HTTP connections (32); more calls wait for their turn
+    proxy         an HTTP proxy; environment variables are ignored
+    context       an ssl.SSLContext for https://
+    certificates  the authorities to trust for grpcs://, as PEM
+    limits        `limits.answer` is the largest answer in bytes
+    transport     replaces the network, for tests: see `MockTransport`
 
-    `compression="gzip"` packs requests, `headers` go with each of them, `to` is what answers come
-    as. `connect` is how many seconds a connection may take, `connections` how many there may be at
-    once by HTTP (32; more calls wait for their turn), `attempts` how often a server is asked that
-    cannot be reached or is busy, `limits.answer` how large an answer may be. `proxy` is never taken
-    from the environment. `context` and `certificates` say whom to trust, by https and by grpcs.
-    `transport` replaces what sends the bytes, for tests: see `MockTransport`.
+    Threads can share a client. It keeps connections alive until `close()`.
 
-    Threads can share a client. It keeps connections open; `close()` ends them.
+    All methods raise ModelError if the server answers with an error, TransportError if it cannot be
+    reached or breaks off, DeadlineError if the deadline has passed, and LimitError or DecodeError
+    if the answer is too large or not valid. Wrong arguments raise EncodeError.
 
-    >>> import numpy as np
-    >>> from tensorwire.serving import MockTransport, Signature
-    >>> signature = Signature.given({"x": ("float32", [None, 2])}, {"y": ("float32", [None])})
-    >>> mock = MockTransport.model(lambda x: {"y": x.sum(1)}, signature)
-    >>> with Client("http://127.0.0.1:8501", model="adder", transport=mock) as client:
+    >>> import tensorwire as tw
+    >>> signature = tw.serving.Signature.given(
+    ...     {"x": ("float32", [None, 2])}, {"y": ("float32", [None])})
+    >>> mock = tw.serving.MockTransport.model(lambda x: {"y": x.sum(1)}, signature)
+    >>> with tw.serving.Client("http://127.0.0.1:8501", model="adder", transport=mock) as client:
     ...     client.predict({"x": [[1, 2], [3, 4]]})
     {'y': array([3., 7.], dtype=float32)}
     """
@@ -58,14 +69,26 @@ class Client(Base):
         to: str | None = None,
         deadline: float | None = None,
     ) -> dict[str, Any]:
-        """The model's outputs, by name.
+        """Call the model and return its outputs by name.
 
-        `inputs` are tensors of any framework by name, or nested lists, which the signature types;
-        one alone if the model has one input. Sparse and ragged tensors go in the form that the
-        signature has for them; `prefer` chooses another, and `explain` says which it is. `layout`
-        is "rows" or "columns", by REST. `outputs` are the names of those that are wanted.
-        `cast=True` allows floats to be rounded to the signature's dtype. Outputs that are the parts
-        of a sparse or ragged tensor come back as that tensor.
+        inputs    tensors of any framework, or nested lists, by name; or a single value if the model
+                  has one input. The signature gives nested lists their dtype
+        outputs   the names of the outputs to return; default: all
+        prefer    how sparse and ragged tensors are sent, if the signature has several forms for
+                  them; `explain` shows the choice
+        layout    "rows" or "columns", for REST; default: "auto"
+        cast      whether floats may be rounded to the signature's dtype
+        to        the framework of the results, instead of the client's
+
+        Outputs that are the parts of a sparse or ragged tensor are returned as that tensor. Inputs
+        that do not fit the signature raise EncodeError.
+
+        >>> import tensorwire as tw
+        >>> signature = tw.serving.Signature.given({"x": ("int32", [None])}, {"y": ("int32", [None])})
+        >>> mock = tw.serving.MockTransport.model(lambda x: {"y": x * 2}, signature)
+        >>> client = tw.serving.Client("http://127.0.0.1:8501", model="double", transport=mock)
+        >>> client.predict([1, 2])
+        {'y': array([2, 4], dtype=int32)}
         """
         call = partial(
             self._calls.predict,
@@ -85,9 +108,19 @@ class Client(Base):
         to: str | None = None,
         deadline: float | None = None,
     ) -> dict[str, Any]:
-        """Labels and scores, {"classes": strings [N, C], "scores": float32 [N, C]}, for examples: a
-        list of dicts of features, or a dict of columns. `context` has features that belong to every
-        example."""
+        """Classify examples and return {"classes": strings [N, C], "scores": float32 [N, C]}.
+
+        `examples` is a list of dicts of features, or a dict of columns; `context` has features
+        that belong to every example. Only TensorFlow Serving has this call.
+
+        >>> import tensorwire as tw
+        >>> from tensorwire.serving.transports import Answer
+        >>> answer = Answer(200, {}, memoryview(b'{"results": [[["cat", 0.75], ["dog", 0.25]]]}'))
+        >>> mock = tw.serving.MockTransport.answers([answer])
+        >>> client = tw.serving.Client("http://127.0.0.1:8501", model="pets", transport=mock)
+        >>> client.classify([{"weight": 4.5}])["classes"]
+        Strings(b'cat', b'dog'; shape=(1, 2), bytes)
+        """
         call = partial(self._calls.examples, "classify", examples, context)
         return self._converted(self._run(call, deadline), to)
 
@@ -99,16 +132,41 @@ class Client(Base):
         to: str | None = None,
         deadline: float | None = None,
     ) -> dict[str, Any]:
-        """One number for each example, {"outputs": float32 [N]}; examples as for `classify`."""
+        """Return one number for each example, {"outputs": float32 [N]}; see `classify`.
+
+        >>> import tensorwire as tw
+        >>> from tensorwire.serving.transports import Answer
+        >>> mock = tw.serving.MockTransport.answers(
+        ...     [Answer(200, {}, memoryview(b'{"results": [1.5, 2.5]}'))])
+        >>> client = tw.serving.Client("http://127.0.0.1:8501", model="price", transport=mock)
+        >>> client.regress([{"rooms": 3}, {"rooms": 4}])
+        {'outputs': array([1.5, 2.5], dtype=float32)}
+        """
         call = partial(self._calls.examples, "regress", examples, context)
         return self._converted(self._run(call, deadline), to)
 
     def status(self, *, deadline: float | None = None) -> tuple[VersionStatus, ...]:
-        """The model's versions, and the state of each: "AVAILABLE" is one that answers."""
+        """Return the status of the model's versions; "AVAILABLE" means that a version is served.
+
+        >>> import tensorwire as tw
+        >>> signature = tw.serving.Signature.given({"x": ("int32", [None])}, {"y": ("int32", [None])})
+        >>> mock = tw.serving.MockTransport.model(lambda x: {"y": x}, signature)
+        >>> client = tw.serving.Client("http://127.0.0.1:8501", model="m", transport=mock)
+        >>> [(status.version, status.state) for status in client.status()]
+        [(1, 'AVAILABLE')]
+        """
         return self._run(self._calls.status, deadline)
 
     def metadata(self, *, deadline: float | None = None) -> Metadata:
-        """The model's signatures, asked for anew."""
+        """Fetch the model's signatures from the server and return them with name and version.
+
+        >>> import tensorwire as tw
+        >>> signature = tw.serving.Signature.given({"x": ("int32", [None])}, {"y": ("int32", [None])})
+        >>> mock = tw.serving.MockTransport.model(lambda x: {"y": x}, signature)
+        >>> client = tw.serving.Client("http://127.0.0.1:8501", model="m", transport=mock)
+        >>> list(client.metadata().signatures)
+        ['serving_default']
+        """
         return self._run(self._calls.metadata, deadline)
 
     def explain(
@@ -120,8 +178,15 @@ class Client(Base):
         cast: bool = False,
         deadline: float | None = None,
     ) -> str:
-        """How these inputs would be sent, and why so, in words. Nothing is sent, but for the
-        question for the signature.
+        """Return a text that describes how `predict` would send these inputs, and why.
+
+        No inference request is sent. The signature is fetched if it is not known yet.
+
+        >>> import tensorwire as tw
+        >>> signature = tw.serving.Signature.given({"x": ("int32", [None])}, {"y": ("int32", [None])})
+        >>> client = tw.serving.Client("http://127.0.0.1:8501", model="m", signature=signature)
+        >>> print(client.explain([1, 2]).splitlines()[-1])
+          POST http://127.0.0.1:8501/v1/models/m:predict, 22 bytes of application/json
         """
         call = partial(self._calls.planned, inputs, prefer=prefer, layout=layout, cast=cast)
         return self._explained(*self._run(call, deadline))
@@ -137,8 +202,16 @@ class Client(Base):
         cast: bool = False,
         deadline: float | None = None,
     ) -> Call:
-        """The request that `predict` (or another verb) would send: method, path, headers, and the
-        body's buffers.
+        """Return the request that `predict` (or another verb) would send, without sending it.
+
+        A `Call` has a method, a path (`target`), headers, and the buffers of the body.
+
+        >>> import tensorwire as tw
+        >>> signature = tw.serving.Signature.given({"x": ("int32", [None])}, {"y": ("int32", [None])})
+        >>> client = tw.serving.Client("http://127.0.0.1:8501", model="m", signature=signature)
+        >>> call = client.build([1, 2])
+        >>> call.target, b"".join(call.body)
+        ('/v1/models/m:predict', b'{"inputs":{"x":[1,2]}}')
         """
         if verb != "predict":
             return self._calls.build_examples(verb, inputs, context)
@@ -153,18 +226,32 @@ class Client(Base):
         to: str | None = None,
         deadline: float | None = None,
     ) -> dict[str, Any]:
-        """Sends a JSON body that you made yourself, as it is, and gives the tensors of the answer."""
+        """Send a JSON body unchanged and return the tensors of the answer, by REST only.
+
+        >>> import tensorwire as tw
+        >>> signature = tw.serving.Signature.given({"x": ("int32", [None])}, {"y": ("int32", [None])})
+        >>> mock = tw.serving.MockTransport.model(lambda x: {"y": x * 2}, signature)
+        >>> client = tw.serving.Client("http://127.0.0.1:8501", model="m", transport=mock)
+        >>> client.send(b'{"instances": [1, 2]}')
+        {'y': array([2, 4], dtype=int32)}
+        """
         call = partial(self._calls.raw, body, verb)
         return self._converted(self._run(call, deadline), to)
 
     def signature(self, *, deadline: float | None = None) -> Signature:
-        """What the model takes and gives, by the signature that this client uses; the server is
-        asked once.
+        """Return the signature that this client uses; it is fetched from the server once.
+
+        >>> import tensorwire as tw
+        >>> signature = tw.serving.Signature.given({"x": ("int32", [None])}, {"y": ("int32", [None])})
+        >>> mock = tw.serving.MockTransport.model(lambda x: {"y": x}, signature)
+        >>> client = tw.serving.Client("http://127.0.0.1:8501", model="m", transport=mock)
+        >>> list(client.signature().inputs)
+        ['x']
         """
         return self._run(self._calls.find, deadline)
 
     def close(self) -> None:
-        """Ends the connections that are kept open."""
+        """Close the idle connections."""
         self._transport.close()
 
     def __enter__(self) -> Self:
@@ -183,7 +270,7 @@ class Client(Base):
         return HttpTransport(self.address.url, **options)
 
     def _run(self, call: Callable[[Deadline], CallSteps[T]], seconds: float | None) -> T:
-        """Sends each request of a call, and gives the call what comes back."""
+        """Send each request of a call, pass the answers or errors to it, and return its result."""
         deadline = self._deadline(seconds)
         steps = call(deadline)
         try:

@@ -1,17 +1,15 @@
-"""KServe's v2 protocol, which Triton and others speak too: its bodies, both ways, without any I/O.
+"""Bodies of KServe's v2 protocol, which Triton and other servers also implement: requests and
+answers are built and parsed, without I/O.
 
-    POST /v2/models/NAME[/versions/V]/infer    {"id": ..., "inputs": [TENSOR, ...], "outputs":
-                                               [{"name": ...}, ...]}
-    the answer                                 {"model_name": ..., "outputs": [TENSOR, ...]}, or
-                                               {"error": MESSAGE} and a status
-    TENSOR                                     {"name": ..., "shape": [2, 3], "datatype": "FP32",
-                                               "data": [...]}
+    POST /v2/models/NAME[/versions/V]/infer
+                  {"id": ..., "inputs": [TENSOR, ...], "outputs": [{"name": ...}, ...]}
+    the answer    {"model_name": ..., "outputs": [TENSOR, ...]}, or {"error": MESSAGE} and a status
+    TENSOR        {"name": ..., "shape": [2, 3], "datatype": "FP32", "data": [...]}
 
-With the binary extension a tensor has `"parameters": {"binary_data_size": N}` instead of data, and
-its bytes stand behind the JSON, in the order of the tensors; the header
-`Inference-Header-Content-Length` says where the JSON ends. Numbers are little-endian; of BYTES each
-is a u32 length and the bytes. FP16 and BF16 exist in binary only. JSON has no place for bytes that
-are not UTF-8.
+With the binary extension a tensor has `"parameters": {"binary_data_size": N}` instead of data. Its
+bytes follow the JSON, in the order of the tensors, and the header `Inference-Header-Content-Length`
+is the length of the JSON. Numbers are little-endian. Each element of a BYTES tensor is a u32 length
+and the bytes. FP16 and BF16 exist only in binary, and JSON cannot hold bytes that are not UTF-8.
 """
 
 from __future__ import annotations
@@ -39,12 +37,13 @@ _BINARY_ONLY = ("FP16", "BF16")
 
 
 class KserveBody(NamedTuple):
-    """What is sent: the pieces of the body, and the headers that go with it."""
+    """The chunks of a body, and its headers."""
 
     chunks: list[Any]
     headers: dict[str, str]
 
     def joined(self) -> bytes:
+        """Return the body as one bytes object."""
         return b"".join(self.chunks)
 
 
@@ -56,11 +55,12 @@ def build(
     id: str | None = None,
     outputs: Sequence[str] | None = None,
 ) -> KserveBody:
-    """A request. `inputs` is a Plan, or tensors by name, which the signature types and takes apart;
-    without one they are sent as they are.
+    """Return the body of an infer request.
 
-    `binary` sends the tensors as bytes, and asks for the outputs as bytes, too. `outputs` are the
-    names of those that are wanted.
+    `inputs` is a LoweringPlan, or tensors by name, which are lowered to the signature; without a
+    signature they are sent as they are. `binary` sends the tensors as bytes, and requests the
+    outputs as bytes, too. `outputs` are the names of the requested outputs, by default all. Raises
+    EncodeError if the inputs do not fit the signature or cannot be sent.
 
     >>> body = build({"x": np.float32([[1, 2]])}, binary=False)
     >>> body.joined(), body.headers
@@ -72,11 +72,11 @@ def build(
     tensors = inputs.inputs if isinstance(inputs, LoweringPlan) else inputs
     if not isinstance(tensors, Mapping) or not tensors:
         raise EncodeError(
-            f"inputs are tensors by name, not {type(tensors).__name__}" if tensors else "no inputs",
+            f"expected tensors by name, got {type(tensors).__name__}" if tensors else "no inputs",
             format=FORMAT,
         )
     more: dict[str, Any] = (
-        {} if outputs is None else {"outputs": [_asked(name, binary) for name in outputs]}
+        {} if outputs is None else {"outputs": [_requested(name, binary) for name in outputs]}
     )
     if binary and outputs is None:
         more["parameters"] = {"binary_data_output": True}
@@ -91,7 +91,7 @@ def build_answer(
     version: str = "",
     id: str | None = None,
 ) -> KserveBody:
-    """An answer, for servers and for tests of clients.
+    """Return the body of an answer.
 
     >>> build_answer({"y": np.float32([0.5])}, model="m").headers["Inference-Header-Content-Length"]
     '109'
@@ -113,9 +113,11 @@ def parse_answer(
     limits: Limits = DEFAULT,
     watch: Callable[[], object] | None = None,
 ) -> dict[str, Array | Strings]:
-    """The outputs of an answer in either form, by name; ModelError if it is an error. `copy` as for
-    `tw.loads`: binary arrays can be views. `watch` is called now and then, and may end it by
-    raising an error.
+    """Return the outputs of an answer in JSON or binary, by name.
+
+    `copy` is that of `tw.loads`: binary arrays can be views of the body. `watch` is called from
+    time to time, and can stop the parser by raising an exception. Raises ModelError if the answer
+    is an error, and DecodeError if it is invalid.
 
     >>> sent = build_answer({"y": np.float32([0.5])}, model="m")
     >>> parse_answer(sent.joined(), sent.headers)
@@ -131,7 +133,7 @@ def parse_request(
     copy: bool | None = None,
     limits: Limits = DEFAULT,
 ) -> dict[str, Array | Strings]:
-    """The inputs of a request in either form, by name.
+    """Return the inputs of a request in JSON or binary, by name.
 
     >>> sent = build({"x": ["a", "b"]})
     >>> parse_request(sent.joined(), sent.headers)["x"].tolist()
@@ -141,32 +143,32 @@ def parse_request(
 
 
 def signature(metadata: object) -> Signature:
-    """What a model takes and gives, by the JSON that `GET /v2/models/NAME` answers.
+    """Return the signature in the parsed JSON that a server answers to `GET /v2/models/NAME`.
 
-    >>> print(signature({"name": "m", "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1,
-    ...     3]}], "outputs": []}).inputs["x"])
+    >>> x = {"name": "x", "datatype": "FP32", "shape": [-1, 3]}
+    >>> print(signature({"name": "m", "inputs": [x], "outputs": []}).inputs["x"])
     x: float32 [?, 3]
     """
     if not isinstance(metadata, Mapping):
-        raise DecodeError("a model's metadata is an object", format=FORMAT, offset=0)
-    known = {}
-    for what in ("inputs", "outputs"):
-        listed = map(_input, _list(read.given(metadata, what, []), what))
-        known[what] = {each.name: each for each in listed}
-    return Signature(str(metadata.get("name", "")), known["inputs"], known["outputs"])
+        raise DecodeError("expected the metadata of a model as an object", format=FORMAT, offset=0)
+    tensors = {}
+    for key in ("inputs", "outputs"):
+        listed = map(_input, _list(read.given(metadata, key, []), key))
+        tensors[key] = {tensor.name: tensor for tensor in listed}
+    return Signature(str(metadata.get("name", "")), tensors["inputs"], tensors["outputs"])
 
 
 def described(
     signature: Signature, name: str = "", versions: Sequence[str] = (), platform: str = ""
 ) -> dict[str, Any]:
-    """The other way: what a server answers to `GET /v2/models/NAME`.
+    """Return the JSON that a server answers to `GET /v2/models/NAME`.
 
     >>> described(Signature.given({"x": ("float32", [None, 3])}), "m")["inputs"]
     [{'name': 'x', 'datatype': 'FP32', 'shape': [-1, 3]}]
     """
     inputs, outputs = (
-        [_described(part) for part in known.values()]
-        for known in (signature.inputs, signature.outputs)
+        [_described(part) for part in tensors.values()]
+        for tensors in (signature.inputs, signature.outputs)
     )
     return {
         "name": name,
@@ -197,36 +199,40 @@ def _described(part: Input) -> dict[str, Any]:
 
 
 def has_odd_floats(tensors: Mapping[str, Any]) -> bool:
-    """Whether there are NaN or infinite numbers, which strict JSON does not have.
+    """Return whether there are NaN or infinite numbers, which strict JSON does not allow.
 
     >>> has_odd_floats({"x": np.float32([1, np.nan])}), has_odd_floats({"x": np.int8([1])})
     (True, False)
     """
     floats = [
-        each for each in tensors.values() if isinstance(each, np.ndarray) and each.dtype.kind == "f"
+        tensor
+        for tensor in tensors.values()
+        if isinstance(tensor, np.ndarray) and tensor.dtype.kind == "f"
     ]
-    return any(not np.isfinite(each).all() for each in floats)
+    return any(not np.isfinite(tensor).all() for tensor in floats)
 
 
-def _input(about: object) -> Input:
-    if not isinstance(about, Mapping) or not isinstance(about.get("name"), str):
-        raise DecodeError("a tensor without a name in the metadata", format=FORMAT, offset=0)
-    shape = [None if dim == -1 else dim for dim in _list(about.get("shape", []), "shape")]
+def _input(entry: object) -> Input:
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
+        raise DecodeError("expected a tensor with a name in the metadata", format=FORMAT, offset=0)
+    shape = [None if dim == -1 else dim for dim in _list(entry.get("shape", []), "shape")]
     if any(dim is not None and (type(dim) is not int or dim < 0) for dim in shape):
-        raise DecodeError(f"the shape {shape!r:.60}", format=FORMAT, offset=0, tensor=about["name"])
-    return Input(about["name"], dtype_of(about.get("datatype"), 0), tuple(shape))
+        raise DecodeError(
+            f"invalid shape {shape!r:.60}", format=FORMAT, offset=0, tensor=entry["name"]
+        )
+    return Input(entry["name"], dtype_of(entry.get("datatype"), 0), tuple(shape))
 
 
-def _list(value: object, what: str) -> list[Any]:
+def _list(value: object, key: str) -> list[Any]:
     if not isinstance(value, list):
-        raise DecodeError(f"{what} is a list", format=FORMAT, offset=0)
+        raise DecodeError(f"expected {key} as a list", format=FORMAT, offset=0)
     return value
 
 
-# From tensors
+# Writing
 
 
-def _asked(name: str, binary: bool) -> dict[str, Any]:
+def _requested(name: str, binary: bool) -> dict[str, Any]:
     return {"name": name} | ({"parameters": {"binary_data": True}} if binary else {})
 
 
@@ -237,7 +243,9 @@ def _body(
     more: Mapping[str, Any],
     binary: bool,
 ) -> KserveBody:
-    """The members of `head`, the tensors, the members of `more`; then the bytes of the tensors."""
+    """Return a body: the members of `head`, the tensors, the members of `more`, and then the bytes
+    of the tensors.
+    """
     texts, raw = [], []
     for name, value in tensors.items():
         try:
@@ -260,16 +268,17 @@ def _body(
 
 
 def _member(name: str, value: object) -> bytes:
+    """Return a member of a JSON object, without the braces."""
     return json.dumps({name: value}, ensure_ascii=False, separators=(",", ":")).encode()[1:-1]
 
 
 def _written(name: str, tensor: Tensor, binary: bool) -> tuple[bytes, list[Any]]:
-    """(the tensor's object, its bytes if they stand behind)"""
+    """Return (the JSON object of a tensor, the bytes that follow the JSON)."""
     if not isinstance(name, str):
-        raise EncodeError(f"names are text, not {name!r:.60}")
+        raise EncodeError(f"expected a name that is a string, got {name!r:.60}")
     if not isinstance(tensor, (np.ndarray, Strings)):
         raise EncodeError(
-            f"{describe(tensor)} is no dense tensor; with the model's signature it is taken apart"
+            f"expected a dense tensor, got {describe(tensor)}", hint="pass the model's signature"
         )
     kind = BYTES if isinstance(tensor, Strings) else dtypes.of(tensor.dtype).kserve
     if kind is None:
@@ -286,7 +295,8 @@ def _written(name: str, tensor: Tensor, binary: bool) -> tuple[bytes, list[Any]]
         return b'{%b,"parameters":{"binary_data_size":%d}}' % (head, sum(map(len, data))), data
     if kind in _BINARY_ONLY:
         raise EncodeError(
-            f"{kind} has no form in JSON; servers with the binary extension take it, by binary=True"
+            f"{kind} cannot be sent as JSON",
+            hint="use binary=True if the server has the binary extension",
         )
     return b'{%b,"data":%b}' % (head, _text(tensor)), []
 
@@ -296,23 +306,23 @@ def _text(tensor: Array | Strings) -> bytes:
         try:
             validate.utf8(tensor.data, tensor.offsets)
         except EncodeError as error:
-            raise EncodeError(f"{error.message}; binary=True sends any bytes") from None
+            raise EncodeError(error.message, hint="use binary=True to send any bytes") from None
         return write(tensor.reshape(-1), coded=False)
     return write(tensor.reshape(-1))
 
 
 def _counted(strings: Strings) -> list[Any]:
-    """Each string behind its length, in one buffer: the lengths go where the offsets are moved to
-    by the lengths before them.
-    """
+    """Return the strings in one buffer, each preceded by its length as a u32."""
     lengths = np.diff(strings.offsets)
     if len(lengths) and lengths.max() >= 1 << 32:
-        raise EncodeError("a string of 4 GiB or more, whose length BYTES cannot say")
+        raise EncodeError("a string of 4 GiB or more does not fit BYTES, whose lengths are 32 bits")
+    # Before string number i there are i + 1 lengths of four bytes. So its length is at offsets[i] +
+    # 4 * i, and all bytes that are not lengths are the data in order.
     out = np.empty(len(strings.data) + 4 * len(lengths), np.uint8)
     starts = strings.offsets[:-1] + 4 * np.arange(len(lengths))
-    said = np.zeros(len(out), np.bool_)
+    is_length = np.zeros(len(out), np.bool_)
     places = starts[:, None] + np.arange(4)
-    said[places.reshape(-1)] = True
+    is_length[places.reshape(-1)] = True
     out[places] = lengths.astype("<u4").view(np.uint8).reshape(-1, 4)
-    out[~said] = strings.data
+    out[~is_length] = strings.data
     return [memory.chunk(out)]

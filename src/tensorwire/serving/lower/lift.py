@@ -1,4 +1,6 @@
-"""The other way: outputs that are the parts of one sparse or ragged tensor, put together again."""
+"""Lifting: the reverse of lowering. Outputs that are the parts of a sparse or ragged tensor become
+that tensor again.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ FORMAT = "parts"
 def outputs_together(
     outputs: Mapping[str, Array | Strings], signature: Signature
 ) -> dict[str, Any]:
-    """Outputs by name; those that the signature has as parts (`y_indices`, `y_values`,
-    `y_dense_shape`) as the tensor `y`.
+    """Return the outputs by name, with the tensor `y` in place of its parts (`y_indices`,
+    `y_values`, `y_dense_shape`).
 
     >>> from tensorwire.serving.signature import Signature
     >>> parts = {"y_values": ("int64", [None]), "y_row_splits_0": ("int64", [None])}
@@ -38,29 +40,30 @@ def outputs_together(
     )
 
 
-def together(tensors: Mapping[str, Array | Strings], known: Iterable[Group]) -> dict[str, Any]:
-    """Tensors by name; those that are the parts of a group as one."""
-    found: dict[str, Any] = dict(tensors)
-    for group in known:
-        parts = {role: found.get(name) for role, name in group.parts.items()}
-        taken = group.name in found and group.name not in group.parts.values()
+def together(tensors: Mapping[str, Array | Strings], groups: Iterable[Group]) -> dict[str, Any]:
+    """Return the tensors by name, with the tensor of each group in place of its parts."""
+    lifted: dict[str, Any] = dict(tensors)
+    for group in groups:
+        parts = {role: lifted.get(name) for role, name in group.parts.items()}
+        # A group without a name, or whose name another output has, stays in parts.
+        taken = group.name in lifted and group.name not in group.parts.values()
         if not group.name or taken or any(part is None for part in parts.values()):
             continue
         try:
             tensor = _made(group, parts)
         except EncodeError as error:
             raise DecodeError(
-                f"the parts are no {group.kind} tensor: {error.message}",
+                f"the parts are not a valid {group.kind} tensor: {error.message}",
                 tensor=group.name,
                 format=FORMAT,
             ) from None
         first, *others = group.parts.values()
-        found = {
-            group.name if name == first else name: tensor if name == first else found[name]
-            for name in found
+        lifted = {
+            group.name if name == first else name: tensor if name == first else lifted[name]
+            for name in lifted
             if name not in others
         }
-    return found
+    return lifted
 
 
 def _made(group: Group, parts: dict[str, Any]) -> Sparse | Ragged:

@@ -1,4 +1,4 @@
-"""A sparse or ragged tensor as the parts that stand for it, by role."""
+"""Parts of sparse and ragged tensors, by role."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from ...core.tensors import Array, Ragged, Sparse, Strings, TensorLike
 from ..composite import Group
 from ..spec import Input
 
-UNSORTED = "the indices were put in order"
+UNSORTED = "the indices were sorted"
 
 
 def of_sparse(sparse: Sparse) -> tuple[dict[str, Any], list[str]]:
-    """Indices in order, because many operations count on that.
+    """Return (the parts of a sparse tensor, notes). The indices are sorted, because many operations
+    require that.
 
     >>> of_sparse(Sparse([[1], [0]], np.float32([5, 6]), (2,)))[0]["values"]
     array([6., 5.], dtype=float32)
@@ -32,11 +33,12 @@ def of_sparse(sparse: Sparse) -> tuple[dict[str, Any], list[str]]:
 
 
 def can_be_ragged(tensor: TensorLike, group: Group, same_name: Input | None) -> bool:
-    """Whether lists or a dense tensor stand for a ragged one, and not for its values alone, which
-    may have the same name.
+    """Return whether lists or a dense tensor can be the whole ragged tensor, and not its values
+    alone, which may have the same name.
     """
+    # Lists are taken whatever their depth, because an empty list has none.
     if same_name is None and isinstance(tensor, (list, tuple)):
-        return True  # [] says no depth
+        return True
     depth = _depth(tensor)
     values = None if same_name is None or same_name.shape is None else len(same_name.shape)
     return not isinstance(tensor, Sparse) and depth > len(group.splits) and depth != values
@@ -49,26 +51,26 @@ def _depth(tensor: TensorLike) -> int:
 
 
 def of_ragged(tensor: TensorLike, group: Group) -> dict[str, Any]:
-    """A Ragged, nested lists (whose values are still a list, to be typed), or a dense tensor, whose
-    rows are equally long.
+    """Return the parts of a Ragged, of nested lists, or of a dense tensor, whose rows have equal
+    lengths. The values of nested lists stay a list, because the input decides their dtype.
     """
     depth = len(group.splits)
     if isinstance(tensor, Ragged):
         if len(tensor.row_splits) != depth:
             splits = ", ".join(group.splits)
             raise EncodeError(
-                f"the signature has {depth} row_splits ({splits}), and this tensor has"
+                f"expected a ragged tensor with {depth} row_splits ({splits}), got one with"
                 f" {len(tensor.row_splits)}"
             )
-        values, found = tensor.values, list(tensor.row_splits)
+        values, row_splits = tensor.values, list(tensor.row_splits)
     elif isinstance(tensor, (list, tuple)):
-        values, found = _from_lists(tensor, depth)
+        values, row_splits = _from_lists(tensor, depth)
     else:
         assert isinstance(tensor, (np.ndarray, Strings))
-        values, found = _from_dense(tensor, depth)
+        values, row_splits = _from_dense(tensor, depth)
     return {
         "values": values,
-        **{f"row_splits_{level}": splits for level, splits in enumerate(found)},
+        **{f"row_splits_{level}": splits for level, splits in enumerate(row_splits)},
     }
 
 
@@ -76,7 +78,7 @@ def _from_lists(rows: Sequence[Any], depth: int) -> tuple[Any, list[Array]]:
     splits = []
     for _ in range(depth):
         if not all(isinstance(row, (list, tuple)) for row in rows):
-            raise EncodeError("the lists end at different depths")
+            raise EncodeError("expected nested lists of equal depth")
         bounds = np.zeros(len(rows) + 1, np.int64)
         np.cumsum([len(row) for row in rows], out=bounds[1:])
         splits.append(bounds)

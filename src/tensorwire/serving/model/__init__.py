@@ -1,3 +1,3 @@
-"""The model's own side, which needs TensorFlow: SavedModels that take sparse and ragged tensors,
-and put them together inside.
+"""Export of SavedModels that take sparse and ragged tensors as dense parts and reassemble them.
+Needs TensorFlow.
 """

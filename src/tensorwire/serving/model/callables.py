@@ -1,4 +1,4 @@
-"""How a model is called: what it takes, and in which way its arguments are passed."""
+"""Calling conventions of models: which inputs a model takes and how its arguments are passed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ..._errors import EncodeError
+from ..._errors import EncodeError, UsageError
 from ..._optional import roots
 from ..spec import DENSE, RAGGED, SPARSE, Spec, dims, dtype_name
 
@@ -21,7 +21,7 @@ Model = Callable[..., Any]
 
 
 def specs(model: Model, signature: Mapping[str, Any] | None) -> dict[str, Spec]:
-    """The inputs of a model, as the caller says or as the model itself knows."""
+    """Return the specs of a model's inputs, as given by the caller or declared by the model."""
     if signature is None:
         signature = _keras_inputs(model) if is_keras(model) else _input_signature(model)
     if (
@@ -29,14 +29,15 @@ def specs(model: Model, signature: Mapping[str, Any] | None) -> dict[str, Spec]:
         or not signature
         or not all(isinstance(name, str) for name in signature)
     ):
-        raise EncodeError(
-            "a signature is a dict of names and specs, such as {'x': ('float32', [None, 3])},"
-            f" not {signature!r:.80}"
+        raise UsageError(
+            f"expected a signature that is a dict of names and specs, got {signature!r:.80}",
+            hint="use signature={'x': ('float32', [None, 3])}",
         )
-    return {name: Spec.of(each, name) for name, each in signature.items()}
+    return {name: Spec.of(spec, name) for name, spec in signature.items()}
 
 
 def is_keras(model: object) -> bool:
+    """Return whether the model is a Keras model, without importing Keras."""
     return bool(roots(type(model)) & {"keras", "tf_keras"}) and hasattr(model, "layers")
 
 
@@ -44,8 +45,8 @@ def _keras_inputs(model: Model) -> dict[str, Any]:
     struct = _struct(model)
     if struct is None:
         raise EncodeError(
-            "this Keras model does not know its inputs; say them: signature={'x': ('float32',"
-            " [None, 3])}"
+            "this Keras model does not declare its inputs",
+            hint="pass signature={'x': ('float32', [None, 3])}",
         )
     if isinstance(struct, Mapping):
         named = dict(struct)
@@ -58,7 +59,9 @@ def _keras_inputs(model: Model) -> dict[str, Any]:
 
 
 def _struct(model: Model) -> Any:
-    """The inputs of a functional or built sequential model, in the structure that its call takes."""
+    """Return the inputs of a functional or built sequential model, in the structure of its call;
+    None if the model does not declare them.
+    """
     for holder in (model, getattr(model, "_functional", None)):
         if (struct := getattr(holder, "_inputs_struct", None)) is not None:
             return struct
@@ -77,31 +80,34 @@ def _keras_spec(tensor: tensorflow.keras.KerasTensor) -> Spec:
 
 def _input_signature(model: Model) -> dict[str, Any]:
     given = getattr(model, "input_signature", None)
-    if given is None:  # that of a tf.Module is its call's
+    if given is None:
+        # The input_signature of a tf.Module is that of its __call__.
         given = getattr(
             inspect.getattr_static(type(model), "__call__", None), "input_signature", None
         )
     if given is None:
         raise EncodeError(
-            "say what the model takes: signature={'x': ('float32', [None, 3])}; only a tf.function"
-            " with an input_signature knows it"
+            "the inputs of the model are unknown: it is not a tf.function with an input_signature",
+            hint="pass signature={'x': ('float32', [None, 3])}",
         )
-    found: dict[str, Any] = {}
-    for parameter, each in zip(_parameters(model), given, strict=False):
-        found |= each if isinstance(each, Mapping) else {parameter.name: each}
-    return found
+    inputs: dict[str, Any] = {}
+    for parameter, spec in zip(_parameters(model), given, strict=False):
+        inputs |= spec if isinstance(spec, Mapping) else {parameter.name: spec}
+    return inputs
 
 
 def _parameters(model: Model) -> list[inspect.Parameter]:
     try:
         return list(inspect.signature(model).parameters.values())
     except (TypeError, ValueError) as error:
-        raise EncodeError(f"{type(model).__name__} does not say what it takes: {error}") from None
+        raise EncodeError(
+            f"cannot read the parameters of {type(model).__name__}: {error}"
+        ) from None
 
 
 def function(tf: ModuleType, model: Model, specs: Mapping[str, Spec]) -> Any:
-    """The model as a tf.function of the inputs in their order, which can be passed by name too
-    where Python has such names.
+    """Return the model as a tf.function that takes the inputs in order, or by name if the names are
+    valid in Python.
     """
     passed, names = _passed(tf, model, list(specs)), list(specs)
 
@@ -114,25 +120,28 @@ def function(tf: ModuleType, model: Model, specs: Mapping[str, Spec]) -> Any:
 def positional(
     tf: ModuleType, function: Callable[..., Any], names: list[str], specs: list[Any]
 ) -> Any:
-    """A tf.function of these specs in their order, whose parameters are called as the names are, as
-    far as Python allows.
+    """Return a tf.function of these specs, whose parameters have these names as far as Python
+    allows.
     """
-    words: list[str] = []
+    identifiers: list[str] = []
     for name in names:
-        word = re.sub(r"\W", "_", name, flags=re.A)
-        words.append(
-            word if word.isidentifier() and word not in words else f"input_{len(words)}_{word}"
+        identifier = re.sub(r"\W", "_", name, flags=re.A)
+        identifiers.append(
+            identifier
+            if identifier.isidentifier() and identifier not in identifiers
+            else f"input_{len(identifiers)}_{identifier}"
         )
     parameters = [
-        inspect.Parameter(word, inspect.Parameter.POSITIONAL_OR_KEYWORD) for word in words
+        inspect.Parameter(identifier, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        for identifier in identifiers
     ]
-    # which TensorFlow looks at, and saves
+    # TensorFlow reads the names of the parameters from __signature__ and saves them.
     vars(function)["__signature__"] = inspect.Signature(parameters)
     return tf.function(function, input_signature=specs, autograph=False)
 
 
 def _type_spec(tf: ModuleType, spec: Spec) -> Any:
-    """TensorFlow's own spec."""
+    """Return TensorFlow's spec object for a spec."""
     dtype = tf.as_dtype(spec.dtype)
     if spec.kind == RAGGED:
         return tf.RaggedTensorSpec(spec.shape, dtype, spec.ragged_rank, tf.as_dtype(spec.splits))
@@ -144,24 +153,26 @@ def _type_spec(tf: ModuleType, spec: Spec) -> Any:
 
 
 def _passed(tf: ModuleType, model: Model, names: list[str]) -> Callable[[dict[str, Any]], Any]:
-    """How the model takes tensors that go by name."""
+    """Return a function that calls the model with tensors by name."""
     if is_keras(model):
         return _keras_call(model, names)
     if not callable(model):
-        what = type(model).__name__
+        kind = type(model).__name__
         raise EncodeError(
-            f"{what} cannot be called; pass a function, a tf.Module with __call__, one of its"
-            " methods, or a Keras model"
+            f"{kind} is not callable",
+            hint="pass a function, a method, a tf.Module with __call__ or a Keras model",
         )
     traced = model if hasattr(model, "get_concrete_function") else tf.function(model)
-    way = _way(_parameters(model), names)
-    if way == "names":
+    convention = _convention(_parameters(model), names)
+    if convention == "names":
         return lambda tensors: traced(**tensors)
-    return lambda tensors: traced(tensors[names[0]] if way == "tensor" else tensors)
+    return lambda tensors: traced(tensors[names[0]] if convention == "tensor" else tensors)
 
 
-def _way(parameters: list[inspect.Parameter], names: list[str]) -> str:
-    """By names if all fit; else one parameter takes the one tensor, or a dict of them."""
+def _convention(parameters: list[inspect.Parameter], names: list[str]) -> str:
+    """Return "names" if the parameters fit the names of the inputs; otherwise "tensor" or "dict",
+    if the first parameter can take the only tensor or a dict of all of them.
+    """
     named = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     anything = any(p.kind == p.VAR_KEYWORD for p in parameters)
     needed = [
@@ -177,8 +188,9 @@ def _way(parameters: list[inspect.Parameter], names: list[str]) -> str:
     if positional and set(needed) <= {positional[0]}:
         return "tensor" if len(names) == 1 else "dict"
     raise EncodeError(
-        f"the model takes {', '.join(sorted(named)) or 'nothing'}, and the signature has"
-        f" {', '.join(names)}; they must be the same names"
+        f"the model has the parameters {', '.join(sorted(named)) or '(none)'}, but the signature"
+        f" has the inputs {', '.join(names)}",
+        hint="use the same names in both",
     )
 
 
@@ -189,26 +201,27 @@ def _keras_call(model: Model, names: list[str]) -> Callable[[dict[str, Any]], An
     )()
     if backend != "tensorflow":
         raise EncodeError(
-            f"Keras runs on {backend} here, and a SavedModel needs it to run on TensorFlow:"
-            " KERAS_BACKEND=tensorflow"
+            f"export needs Keras with the TensorFlow backend, but its backend is {backend}",
+            hint="set KERAS_BACKEND=tensorflow",
         )
     if not getattr(model, "built", True):
-        raise EncodeError("this Keras model has no weights yet: call it once before")
+        raise EncodeError("this Keras model is not built", hint="call it once before the export")
     if isinstance(struct, Mapping) or (struct is None and len(names) > 1):
         _same(list(struct) if isinstance(struct, Mapping) else names, names)
         return lambda tensors: model(tensors, training=False)
     if isinstance(struct, (list, tuple)):
-        known = names if len(struct) == len(names) == 1 else [tensor.name for tensor in struct]
-        _same(known, names)
-        return lambda tensors: model([tensors[name] for name in known], training=False)
+        order = names if len(struct) == len(names) == 1 else [tensor.name for tensor in struct]
+        _same(order, names)
+        return lambda tensors: model([tensors[name] for name in order], training=False)
     if len(names) != 1:
-        raise EncodeError(f"the model takes one tensor, and the signature has {', '.join(names)}")
+        raise EncodeError(f"the model takes one tensor, but the signature has {', '.join(names)}")
     return lambda tensors: model(tensors[names[0]], training=False)
 
 
-def _same(known: list[str], names: list[str]) -> None:
-    if sorted(known) != sorted(names):
+def _same(expected: list[str], names: list[str]) -> None:
+    if sorted(expected) != sorted(names):
         raise EncodeError(
-            f"the model's inputs are {', '.join(known)}, and the signature has {', '.join(names)};"
-            " they must be the same names"
+            f"the model has the inputs {', '.join(expected)}, but the signature has"
+            f" {', '.join(names)}",
+            hint="use the same names in both",
         )

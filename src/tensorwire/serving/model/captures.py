@@ -1,6 +1,4 @@
-"""What a model's function needs when it is saved: the variables and tables that it uses, wherever
-they live.
-"""
+"""Captured resources: the variables and tables that must be saved with a function."""
 
 from __future__ import annotations
 
@@ -12,51 +10,56 @@ from types import ModuleType
 from typing import Any
 
 _MOST = 100_000
-"""Objects to look at. More than that are no closure."""
+"""The number of objects that are searched."""
 _WIDEST = 1000
-"""Attributes of one object."""
-_DULL = (type, str, bytes, int, float, ModuleType)
+"""The number of attributes up to which an object is searched."""
+_LEAVES = (type, str, bytes, int, float, ModuleType)
 
 
 def used_by(tf: ModuleType, functions: Iterable[Any], model: object) -> list[Any]:
-    """The variables and other resources that traced functions capture. TensorFlow saves only what
-    hangs on the object that is saved, and a function hangs on nothing; but each resource belongs to
-    something that the function can reach."""
+    """Return the variables and other resources that traced functions capture.
+
+    TensorFlow saves only what is an attribute of the saved object, and a function is not an
+    attribute of anything. A graph lists its variables. The owner of any other resource handle, such
+    as a lookup table, is found by a search of the objects that the function can reach.
+    """
     handles = {
         id(handle): handle
         for function in functions
         for handle, _ in function.graph.captures
         if handle.dtype == tf.resource
     }
-    found: dict[int, Any] = {}
+    resources: dict[int, Any] = {}
     for function in functions:
         for variable in function.graph.variables:
-            found[id(variable)] = variable
-    known = {id(getattr(variable, "handle", None)) for variable in found.values()}
-    missing = {key: handle for key, handle in handles.items() if key not in known}
+            resources[id(variable)] = variable
+    variable_handles = {id(getattr(variable, "handle", None)) for variable in resources.values()}
+    missing = {key: handle for key, handle in handles.items() if key not in variable_handles}
     for trackable in _reachable(tf, model) if missing else ():
         for attribute in ("resource_handle", "handle"):
             if missing.pop(id(_quietly(trackable, attribute)), None) is not None:
-                found[id(trackable)] = trackable
+                resources[id(trackable)] = trackable
         if not missing:
             break
-    return list(found.values())
+    return list(resources.values())
 
 
-def _quietly(thing: object, attribute: str) -> Any:
-    """Some attributes are properties that fail."""
+def _quietly(owner: object, attribute: str) -> Any:
+    """Return an attribute, or None if it is missing or a property that raises."""
     try:
-        return getattr(thing, attribute, None)
+        return getattr(owner, attribute, None)
     except Exception:
         return None
 
 
 def _reachable(tf: ModuleType, model: object) -> Iterable[Any]:
-    """Trackable objects that a function can get at, the nearest first: through its closure,
-    defaults, globals, the object it is a method of, and what these hold."""
+    """Yield the trackable objects that a function can reach, the nearest first: through its
+    closure, defaults, globals, the object it is a method of, and their contents.
+    """
     kind = tf.__internal__.tracking.Trackable
     waiting: deque[Any] = deque([model])
-    seen: dict[int, Any] = {}  # the objects too: an id is of one thing only as long as that lives
+    # The objects are kept alive, because an id is unique only during the lifetime of its object.
+    seen: dict[int, Any] = {}
     while waiting and len(seen) < _MOST:
         thing = waiting.popleft()
         if id(thing) in seen:
@@ -69,6 +72,7 @@ def _reachable(tf: ModuleType, model: object) -> Iterable[Any]:
 
 
 def _inside(thing: object) -> list[Any]:
+    """Return the objects that an object refers to directly."""
     if isinstance(thing, weakref.ref):
         return [thing()]
     if isinstance(thing, functools.partial):
@@ -77,22 +81,24 @@ def _inside(thing: object) -> list[Any]:
         return list(thing.values()) if len(thing) < _MOST else []
     if isinstance(thing, (list, tuple, set, frozenset)):
         return list(thing) if len(thing) < _MOST else []
-    found = [
+    contents = [
         _quietly(thing, name) for name in ("python_function", "__wrapped__", "__func__", "__self__")
     ]
-    if hasattr(own := _quietly(type(thing), "__call__"), "__code__") or hasattr(
-        own, "python_function"
+    if hasattr(call := _quietly(type(thing), "__call__"), "__code__") or hasattr(
+        call, "python_function"
     ):
-        found.append(own)
+        contents.append(call)
     if (code := _quietly(thing, "__code__")) is not None:
         names = _quietly(thing, "__globals__") or {}
-        found += [names[name] for name in code.co_names if name in names]
+        contents += [names[name] for name in code.co_names if name in names]
         for cell in _quietly(thing, "__closure__") or ():
-            found.append(_quietly(cell, "cell_contents"))
-        found += [
+            contents.append(_quietly(cell, "cell_contents"))
+        contents += [
             *(_quietly(thing, "__defaults__") or ()),
             *(_quietly(thing, "__kwdefaults__") or {}).values(),
         ]
-    held = _quietly(thing, "__dict__")
-    found += held.values() if isinstance(held, dict) and len(held) < _WIDEST else []
-    return [each for each in found if each is not None and not isinstance(each, _DULL)]
+    attributes = _quietly(thing, "__dict__")
+    contents += (
+        attributes.values() if isinstance(attributes, dict) and len(attributes) < _WIDEST else []
+    )
+    return [item for item in contents if item is not None and not isinstance(item, _LEAVES)]

@@ -1,9 +1,9 @@
-"""The model's side: SavedModels whose signatures take sparse and ragged tensors in a form that
-TensorFlow Serving can feed.
+"""Export of SavedModels whose signatures take sparse and ragged tensors in a form that TensorFlow
+Serving can feed.
 
-`tf.saved_model.save` makes a sparse input `x` into inputs `x`, `x_1`, `x_2`, and Keras's
-`model.export` quietly makes it dense. `export` gives the parts names that say what they are, puts
-the tensors together again inside of the model, and checks them there.
+`tf.saved_model.save` turns a sparse input `x` into inputs `x`, `x_1`, `x_2`, and Keras's
+`model.export` silently makes it dense. `export` names the parts by their roles. The exported model
+validates them and reassembles the tensors.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ..._errors import EncodeError
+from ..._errors import EncodeError, UsageError
 from ..._optional import require
 from ...storage import files
 from ..signature import DEFAULT, Signature
@@ -42,31 +42,35 @@ def export(
     version: int | None = None,
     overwrite: bool = False,
 ) -> dict[str, Signature]:
-    """Writes a SavedModel of a function, tf.function, tf.Module or Keras model; returns its
-    signatures. Needs TensorFlow.
+    """Write a SavedModel of a function, tf.function, tf.Module or Keras model and return its
+    signatures, by name. Needs TensorFlow.
 
     signature   {input: spec}: (dtype, shape), ("sparse", dtype, shape), ("ragged", dtype, shape),
-                or TensorFlow's TensorSpec,
-                SparseTensorSpec, RaggedTensorSpec. Keras models with known inputs, and tf.functions
-                with an input_signature, need none.
-    name        of the first form's signature; the others are called name_FORM
-    forms       how sparse and ragged inputs come: "parts" (x_indices, x_values, x_dense_shape;
-                x_values, x_row_splits_0), "serialized"
-                (one string input [N, 3] of serialized rows each), "example" (one string input of tf.train.Examples): see docs/serving.md
-    outputs     names, if the model does not return a dict; else output_0, output_1, ...
-    version     writes to directory/version, as TensorFlow Serving wants its models; None writes to
-                the directory itself
-    overwrite   whether a SavedModel that is there already may be replaced
+                or TensorFlow's TensorSpec, SparseTensorSpec, RaggedTensorSpec. Not needed for Keras
+                models with declared inputs and tf.functions with an input_signature.
+    name        the name of the first form's signature; the others are called name_FORM
+    forms       how sparse and ragged inputs are sent: "parts" (x_indices, x_values, x_dense_shape;
+                x_values, x_row_splits_0), "serialized" (one string input of serialized rows for
+                each) or "example" (one string input of tf.train.Examples); see docs/exporting.md
+    outputs     names of the outputs, if the model does not return a dict; by default output_0,
+                output_1, ...
+    version     write to directory/version, the layout of TensorFlow Serving; None writes to the
+                directory itself
+    overwrite   whether an existing SavedModel may be replaced
 
-    The model is called by the names of its parameters if they are those of the signature; with one
-    dict if it takes one thing and the signature has several. The folder appears whole or not at
-    all, so a server that watches it never loads half a model. `tf.saved_model.load(directory)`
-    gives back something that can be called like the model, too.
+    The model is called by the names of its parameters if they are those of the signature, and with
+    one dict if it has one parameter and the signature several inputs. The folder is written next to
+    the target and renamed, so a server that watches the directory never loads an incomplete model.
+    `tf.saved_model.load(directory)` returns an object that can be called like the model.
 
-    >>> import tempfile
+    Raises EncodeError if the model or an argument cannot be exported, and FileExistsError if the
+    target exists and `overwrite` is false.
+
+    >>> import os, tempfile
+    >>> import tensorwire as tw
     >>> directory = os.path.join(tempfile.mkdtemp(), "ranker")
     >>> inputs = {"ids": ("sparse", "int64", [None, 100]), "x": ("float32", [None, 3])}
-    >>> signatures = export(lambda ids, x: x * 2, directory, inputs, version=1)
+    >>> signatures = tw.serving.export(lambda ids, x: x * 2, directory, inputs, version=1)
     >>> print(signatures["serving_default"])
     serving_default (predict)
       ids_dense_shape: int64 [2]
@@ -84,31 +88,34 @@ def export(
     specs = callables.specs(model, signature)
     wanted = [forms] if isinstance(forms, str) else list(forms)
     if not wanted or len(set(wanted)) != len(wanted):
-        raise EncodeError(
-            f"forms are some of 'parts', 'serialized' and 'example', each once, not {forms!r}"
+        raise UsageError(
+            f"expected forms out of 'parts', 'serialized' and 'example', each once, got {forms!r}"
         )
     made = {
-        name if not number else f"{name}_{each}": form(each, specs)
-        for number, each in enumerate(wanted)
+        name if not number else f"{name}_{kind}": form(kind, specs)
+        for number, kind in enumerate(wanted)
     }
-    for each in made.values():
-        _check_names(each.inputs)
+    for input_form in made.values():
+        _check_names(input_form.inputs)
     if (
         not overwrite
         and os.path.lexists(target)
         and (not os.path.isdir(target) or os.listdir(target))
     ):
-        raise FileExistsError(f"{target} is there already; overwrite=True replaces it")
+        raise FileExistsError(f"{target} exists already; overwrite=True replaces it")
     call = callables.function(tf, model, specs)
     served = {
-        key: _served(tf, each, lambda found: call(*(found[name] for name in specs)), outputs)
-        for key, each in made.items()
+        key: _served(
+            tf, input_form, lambda tensors: call(*(tensors[name] for name in specs)), outputs
+        )
+        for key, input_form in made.items()
     }
     root = tf.Module()
     root.used = captures.used_by(
-        tf, [each.get_concrete_function() for each in served.values()], model
+        tf, [function.get_concrete_function() for function in served.values()], model
     )
-    setattr(root, "__call__", call)  # noqa: B010  TensorFlow keeps it by that name, and gives it back as the object's own call
+    # TensorFlow saves the function under this name, and the loaded object is callable by it.
+    setattr(root, "__call__", call)  # noqa: B010
     with _replacing(target) as folder:
         _save(tf, root, folder, served)
     return {key: Signature.from_saved_model(target, key) for key in made}
@@ -116,24 +123,25 @@ def export(
 
 def _version(version: int) -> str:
     if isinstance(version, bool) or not isinstance(version, int) or version < 0:
-        raise EncodeError(f"a version is a number such as 1, not {version!r}")
+        raise UsageError(f"expected a version number such as 1, got {version!r}")
     return str(version)
 
 
 def _check_names(names: Iterable[str]) -> None:
-    """Before TensorFlow does, and in clearer words. It makes other names of them, without signs and
-    case, and these must differ too.
-    """
+    """Raise EncodeError for names that TensorFlow does not accept."""
+    # TensorFlow also derives identifiers from the names, in lower case and with underscores for all
+    # other characters. They must differ, too.
     words: dict[str, str] = {}
     for name in names:
         if not _NAME.fullmatch(name) or keyword.iskeyword(name):
-            what = "letters, digits and _ . / - only, and no word of Python's"
-            raise EncodeError(f"{name!r} is no name that TensorFlow takes: {what}", tensor=name)
+            what = "use letters, digits, '_', '.', '/' and '-', and no Python keyword"
+            raise EncodeError(f"invalid tensor name {name!r} for TensorFlow: {what}", tensor=name)
         other = words.setdefault(re.sub(r"\W", "_", name, flags=re.A).lower(), name)
         if other != name:
             raise EncodeError(
-                f"to TensorFlow {name!r} and {other!r} are the same name; rename one of them",
+                f"{name!r} and {other!r} are the same name in TensorFlow",
                 tensor=name,
+                hint="rename one of them",
             )
 
 
@@ -143,15 +151,15 @@ def _served(
     call: Callable[[dict[str, Any]], Any],
     outputs: str | Sequence[str] | None,
 ) -> Any:
-    """A tf.function of plain tensors, with the names and shapes of a form's inputs."""
+    """Return a tf.function of dense tensors, with the names and shapes of a form's inputs."""
 
     def serve(*tensors: Any) -> Any:
-        found = form.rebuild(tf, dict(zip(form.inputs, tensors, strict=True)))
+        rebuilt = form.rebuild(tf, dict(zip(form.inputs, tensors, strict=True)))
         flat: dict[str, Any] = {}
-        for name, tensor in _named(tf, call(found), outputs).items():
+        for name, tensor in _named(tf, call(rebuilt), outputs).items():
             for part, value in reassembly.parts_of(tf, tensor, name).items():
                 if part in flat:
-                    raise EncodeError(f"two outputs would be called {part!r}", tensor=name)
+                    raise EncodeError(f"duplicate output name {part!r}", tensor=name)
                 flat[part] = value
         _check_names(flat)
         return flat
@@ -164,17 +172,16 @@ def _served(
 
 
 def _named(tf: ModuleType, result: object, outputs: str | Sequence[str] | None) -> dict[str, Any]:
-    """What a model returns, by name."""
+    """Return the results of a model, by name."""
     if isinstance(result, Mapping):
         if outputs is not None:
             raise EncodeError(
-                "the model returns a dict, whose keys are the outputs' names; outputs= is for those"
-                " that return none"
+                "the model returns a dict, whose keys are the names of the outputs",
+                hint="leave out outputs=",
             )
         if not result or not all(isinstance(name, str) for name in result):
             raise EncodeError(
-                "the outputs' names are the keys of the dict that the model returns: at least one,"
-                " and all of them text"
+                "the model must return a dict with at least one key, and all keys must be strings"
             )
         return dict(result)
     values: list[Any] = [result]
@@ -188,7 +195,7 @@ def _named(tf: ModuleType, result: object, outputs: str | Sequence[str] | None) 
         else list(outputs or [f"output_{number}" for number in range(len(values))])
     )
     if len(names) != len(values) or len(set(names)) != len(names) or not values:
-        raise EncodeError(f"the model returns {len(values)} tensors, and outputs= names {names}")
+        raise EncodeError(f"the model returns {len(values)} tensors, but outputs= is {names}")
     return dict(zip(names, values, strict=True))
 
 
@@ -202,20 +209,17 @@ def _save(
         if "untracked" not in str(error):
             raise
         raise EncodeError(
-            "the function uses a table or another resource that is in none of its closure, globals"
-            " or attributes, so it cannot be saved; make it an attribute of a tf.Module, and export"
-            " that"
+            "cannot save a resource, such as a lookup table, that is not in the function's closure,"
+            " globals or attributes",
+            hint="make it an attribute of a tf.Module, and export the module",
         ) from error
 
 
 @contextlib.contextmanager
 def _replacing(target: str) -> Any:
-    """A folder to write into, which takes the place of the target at the end, and is gone after an
-    error.
-
-    It lies in a private folder with a random name beside the target; a server takes neither for a
-    version.
-    """
+    """Yield a new folder that replaces the target at the end, and is removed after an error."""
+    # The folder is inside a private folder with a random name next to the target. Its name does not
+    # look like a version, so a server that watches the parent does not load it.
     parent, base = os.path.split(os.path.abspath(target))
     os.makedirs(parent, exist_ok=True)
     with tempfile.TemporaryDirectory(
@@ -224,6 +228,8 @@ def _replacing(target: str) -> Any:
         fresh, old = os.path.join(private, "new"), os.path.join(private, "old")
         os.mkdir(fresh)
         yield fresh
+        # Two renames: a folder cannot replace one that is not empty. If the second one fails, the
+        # old folder is put back.
         if os.path.lexists(target):
             os.rename(target, old)
         try:

@@ -1,16 +1,18 @@
-"""TensorFlow Serving's REST bodies, both ways, without any I/O.
+"""Bodies of TensorFlow Serving's REST API: requests and answers are built and parsed, without I/O.
 
-    predict, by rows       {"instances": [ROW, ...]}              -> {"predictions": [ROW, ...]}
-    predict, by columns    {"inputs": TENSOR | {NAME: TENSOR}}    -> {"outputs": TENSOR | {NAME:
-                           TENSOR}}
-    classify               {"examples": [{FEATURE: VALUES}], "context": {...}} -> {"results":
-                           [[[LABEL, SCORE], ...], ...]}
-    regress                the same                               -> {"results": [VALUE, ...]}
+    predict, by rows       {"instances": [ROW, ...]}
+                           -> {"predictions": [ROW, ...]}
+    predict, by columns    {"inputs": TENSOR | {NAME: TENSOR}}
+                           -> {"outputs": TENSOR | {NAME: TENSOR}}
+    classify               {"examples": [{FEATURE: VALUES}], "context": {...}}
+                           -> {"results": [[[LABEL, SCORE], ...], ...]}
+    regress                the same request
+                           -> {"results": [VALUE, ...]}
     any error              {"error": MESSAGE}, and a status
 
 A client uses `build`, `check` and `parse_answer`; a server `parse_request` and `build_answer`.
-Dtypes come from the signature: JSON says none. float16, bfloat16, uint16 and complex numbers do not
-go through JSON; gRPC takes them.
+JSON has no dtypes, so they come from the signature. float16, bfloat16, uint16 and complex numbers
+cannot be sent as JSON, but by gRPC.
 """
 
 from __future__ import annotations
@@ -44,8 +46,8 @@ __all__ = [
     "DTYPES",
     "LAYOUTS",
     "VERBS",
-    "Fault",
     "RestExamples",
+    "RestFault",
     "RestRequest",
     "build",
     "build_answer",
@@ -64,13 +66,16 @@ def build(
     signature_name: str | None = None,
     context: Mapping[str, Any] | None = None,
 ) -> list[bytes]:
-    """The body of a request, in pieces.
+    """Return the body of a request, in chunks.
 
-    `inputs` is a Plan, or tensors by name, which the signature types and takes apart; without a
-    signature they are sent as they are. By columns anything can be sent, so "auto" means that,
-    except for a batch without rows, whose inner dimensions columns do not tell; by rows all inputs
-    share their first dimension. For classify and regress, `inputs` are examples: a list of dicts of
-    features, or a dict of columns.
+    inputs      a LoweringPlan, or tensors by name, which are lowered to the signature; without a
+                signature they are sent as they are. For classify and regress, examples: a list of
+                dicts of features, or a dict of columns.
+    layout      "columns", "rows", for which all inputs must share their first dimension, or "auto":
+                columns, except for an empty batch, whose inner dimensions only rows keep
+    context     for classify and regress: the features that all examples share
+
+    Raises EncodeError if the inputs do not fit the signature or cannot be sent as JSON.
 
     >>> b"".join(build({"x": np.float32([[1, 0.1]])}))
     b'{"inputs":{"x":[[1.0,0.1]]}}'
@@ -81,17 +86,17 @@ def build(
     b'{"examples":[{"age":20,"names":["foo","bar"]}]}'
     """
     if layout not in LAYOUTS:
-        raise EncodeError(f"no layout {layout!r}{choices(layout, LAYOUTS)}", format=FORMAT)
+        raise EncodeError(f"unknown layout {layout!r}{choices(layout, LAYOUTS)}", format=FORMAT)
     _check_verb(verb)
     if signature_name is None:
-        known = (
+        named = (
             signature
             if signature is not None
             else inputs.signature
             if isinstance(inputs, LoweringPlan)
             else None
         )
-        signature_name = known.name if known is not None and known.name != DEFAULT_NAME else None
+        signature_name = named.name if named is not None and named.name != DEFAULT_NAME else None
     if verb != "predict":
         return examples.build(cast(Examples, inputs), context, signature_name)
     if not isinstance(inputs, LoweringPlan) and signature is not None:
@@ -114,16 +119,16 @@ def check(
     verb: str = "predict",
     limits: Limits = DEFAULT,
 ) -> RestFault | None:
-    """What TensorFlow Serving would answer to a body that it does not take: status, message, the
-    path to the fault, and a hint; else None.
+    """Return the error that TensorFlow Serving would answer to a body, or None if it accepts it.
 
-    With several signatures, by name, the body says which one it means. Shapes are checked last, and
-    in our own words.
+    The fault has the status, Serving's message, the path of the faulty value, and a hint. With
+    several signatures, by name, the body's signature_name selects one. Shapes are checked last;
+    their messages are not Serving's.
 
     >>> from tensorwire.serving.signature import Signature
     >>> print(check(b'{"inputs": [[1, 2.5]]}', Signature.given({"x": ("int32", [None, 2])})))
     400 at $.inputs[0][1]: JSON Value: 2.5 Type: Number is not of expected type: int32
-    an integer has neither point nor exponent
+    integers have neither a decimal point nor an exponent
     """
     _check_verb(verb)
     return requests.check(body, signature, verb, limits)
@@ -136,12 +141,13 @@ def parse_request(
     verb: str = "predict",
     limits: Limits = DEFAULT,
 ) -> RestRequest | RestExamples:
-    """The tensors of a predict request, or the examples of a classify or regress request;
-    ModelError with Serving's status and message.
+    """Return the tensors of a predict request, or the examples of a classify or regress request.
+
+    Raises ModelError with Serving's status and message if Serving would refuse the body.
 
     >>> from tensorwire.serving.signature import Signature
-    >>> parse_request(b'{"instances": [[1, 2.5], [NaN, 4]]}', Signature.given({"x": ("float32",
-    ...     [None, 2])}))
+    >>> signature = Signature.given({"x": ("float32", [None, 2])})
+    >>> parse_request(b'{"instances": [[1, 2.5], [NaN, 4]]}', signature)
     RestRequest(inputs={'x': array([[1. , 2.5],
            [nan, 4. ]], dtype=float32)}, layout='rows', signature_name='')
     """
@@ -155,8 +161,9 @@ def parse_request(
 def build_answer(
     outputs: Mapping[str, Any], layout: str = "columns", *, verb: str = "predict"
 ) -> list[bytes]:
-    """The body of an answer, in pieces. Strings are text, or {"b64": ...} if the output's name ends
-    in "_bytes".
+    """Return the body of an answer, in chunks.
+
+    Strings are written as text, or as {"b64": ...} if the name of the output ends in "_bytes".
 
     >>> b"".join(build_answer({"y": np.float32([1, 2])}, "rows"))
     b'{"predictions":[1.0,2.0]}'
@@ -167,11 +174,11 @@ def build_answer(
 
 def _check_verb(verb: str) -> None:
     if verb not in VERBS:
-        raise EncodeError(f"no verb {verb!r}{choices(verb, VERBS)}", format=FORMAT)
+        raise EncodeError(f"unknown verb {verb!r}{choices(verb, VERBS)}", format=FORMAT)
 
 
 def loses_dimensions(shape: tuple[int, ...]) -> bool:
-    """Whether JSON loses dimensions of the shape: lists without elements have no inner lists.
+    """Return whether JSON loses dimensions of the shape, because empty lists have no inner lists.
 
     >>> loses_dimensions((0, 2)), loses_dimensions((2, 0)), loses_dimensions((0,))
     (True, False, False)
@@ -180,7 +187,7 @@ def loses_dimensions(shape: tuple[int, ...]) -> bool:
 
 
 def _without_rows(tensors: Mapping[str, Array | Strings]) -> bool:
-    """Whether the tensors are a batch without rows, whose dimensions columns would lose."""
+    """Return whether the tensors are an empty batch whose inner dimensions columns would lose."""
     shapes = [tensor.shape for tensor in tensors.values()]
     return all(shape and not shape[0] for shape in shapes) and any(map(loses_dimensions, shapes))
 
@@ -190,23 +197,20 @@ def _has_parts(inputs: object) -> bool:
 
 
 def _tensors(inputs: object) -> dict[str, Array | Strings]:
-    """What goes into the body, checked for what JSON cannot hold."""
+    """Return the tensors of the body; raise EncodeError for those that JSON cannot represent."""
     if isinstance(inputs, LoweringPlan):
         for name, output in inputs.signature.outputs.items():
             if output.kind != "dense":
-                way = (
-                    "by gRPC the other outputs can be asked for, and its parts if the model gives"
-                    " them"
-                )
                 raise EncodeError(
-                    f"the output is one {output.kind} tensor, which Serving cannot fetch; {way}",
+                    f"TensorFlow Serving's REST API cannot return a {output.kind} output",
                     tensor=name,
                     format=FORMAT,
+                    hint="use gRPC with outputs=, or export the model with tw.serving.export",
                 )
         inputs = inputs.inputs
     if not isinstance(inputs, Mapping) or not inputs:
         raise EncodeError(
-            f"inputs are tensors by name, not {type(inputs).__name__}" if inputs else "no inputs",
+            f"expected tensors by name, got {type(inputs).__name__}" if inputs else "no inputs",
             format=FORMAT,
         )
     return {name: _sendable(name, value) for name, value in inputs.items()}
@@ -218,20 +222,28 @@ def _sendable(name: object, value: TensorLike) -> Array | Strings:
     except TensorwireError as error:
         raise error.add(tensor=str(name), format=FORMAT) from None
     if not isinstance(tensor, (np.ndarray, Strings)):
-        why = (
-            f"{describe(tensor)} has no form in JSON; with the model's signature it is taken apart"
+        raise EncodeError(
+            f"cannot write {describe(tensor)} as JSON without a signature",
+            tensor=str(name),
+            format=FORMAT,
+            path=step("$.inputs", str(name)),
+            hint="pass the model's signature",
         )
-        raise EncodeError(why, tensor=str(name), format=FORMAT, path=step("$.inputs", str(name)))
     dtype = "string" if isinstance(tensor, Strings) else dtypes.of(tensor.dtype).name
     if dtype not in DTYPES:
-        way = "gRPC takes it: Client('grpc://...')"
-        why = f"{dtype} does not go through TensorFlow Serving's JSON; {way}"
-        raise EncodeError(why, tensor=str(name), format=FORMAT, path=step("$.inputs", str(name)))
+        raise EncodeError(
+            f"TensorFlow Serving's JSON does not support {dtype}",
+            tensor=str(name),
+            format=FORMAT,
+            path=step("$.inputs", str(name)),
+            hint="use gRPC: Client('grpc://...')",
+        )
     return tensor
 
 
 def _columns(tensors: Mapping[str, Array | Strings]) -> list[bytes]:
-    if list(tensors) == ["b64"]:  # {"b64": ...} would be a string
+    # {"inputs": {"b64": ...}} would be read as a string, so the name of such an input is left out.
+    if list(tensors) == ["b64"]:
         return [b'"inputs":', write(tensors["b64"]), b"}"]
     chunks, before = [], b'"inputs":{'
     for name, tensor in tensors.items():
@@ -246,8 +258,11 @@ def _rows(tensors: Mapping[str, Array | Strings]) -> list[bytes]:
         shown = ", ".join(
             f"{name}: {'a scalar' if count is None else count}" for name, count in counts.items()
         )
-        why = f"rows need one first dimension for all inputs, and these differ ({shown})"
-        raise EncodeError(f'{why}; layout="columns" takes them', format=FORMAT)
+        raise EncodeError(
+            f"rows need the same first dimension for all inputs, got {shown}",
+            format=FORMAT,
+            hint='use layout="columns"',
+        )
     if not any(counts.values()):
         return [b'"instances":[]}']
     if len(tensors) == 1:

@@ -1,6 +1,4 @@
-"""Answers of TensorFlow Serving's REST, both ways: to tensors for a client, from tensors for a
-server.
-"""
+"""Answers of TensorFlow Serving's REST API: parsed for a client, built for a server."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ if TYPE_CHECKING:
     from ..signature import Signature
 
 UNNAMED = "output_0"
-"""What an output is called whose name neither the answer nor a signature says; TensorFlow gives it
-the same name.
-"""
+"""The name of an output that has no name in the answer or a signature; TensorFlow uses it, too."""
 _SHOWN = 1000
 _SPACES = rb"[ \t\n\r]*+"
 _PAIR = re.compile(
@@ -54,12 +50,13 @@ def parse_answer(
     limits: Limits = DEFAULT,
     watch: Callable[[], object] | None = None,
 ) -> Tensors:
-    """The tensors of an answer, by name; ModelError if it is an error.
+    """Return the tensors of an answer, by name.
 
-    Dtypes are those of the signature's outputs. Without one, numbers are int64 (uint64 past it) if
-    none has a point, else float64; and a single output, which loses its name on the way, is called
-    "output_0". Strings are bytes. classify gives "classes" and "scores", regress "outputs". `watch`
-    is called now and then, and may end it by raising an error.
+    The dtypes are those of the signature's outputs. Without a signature, numbers are int64 (uint64
+    if they are larger) if none has a decimal point, else float64; a single output, which has no
+    name in JSON, is called "output_0". Strings are bytes. The outputs of classify are "classes" and
+    "scores", that of regress is "outputs". `watch` is called from time to time, and can stop the
+    parser by raising an exception. Raises ModelError if the answer is an error.
 
     >>> parse_answer(b'{"predictions": [[0.5, NaN], [1.0, 2.0]]}')
     {'output_0': array([[0.5, nan],
@@ -74,160 +71,173 @@ def parse_answer(
         raise ModelError(status, message(data))
     text = RequestText(data, limits, exact=False)
     text.watch = watch
-    found: dict[str, Tensors] = {}
+    outputs: dict[str, Tensors] = {}
     keys = []
 
-    def take(key: str, at: int) -> int:
+    def take(key: str, offset: int) -> int:
         keys.append(key)
         if key not in _READERS:
-            return text.ignore(at)
-        found[key], end = _READERS[key](text, at, signature)
+            return text.ignore(offset)
+        outputs[key], end = _READERS[key](text, offset, signature)
         return end
 
     try:
         text.finish(text.each_key(text.space(0), take))
-        if not found and "error" in keys:
+        if not outputs and "error" in keys:
             raise ModelError(status, message(data))
-        if len(found) != 1:
+        if len(outputs) != 1:
             text.fail(
-                f"an answer has one of {', '.join(_READERS)}, and this one has"
-                f" {' and '.join(found) or 'none'}",
+                f"expected an answer with exactly one of the keys {', '.join(_READERS)}, got"
+                f" {' and '.join(outputs) or 'none'}",
                 0,
             )
-        return found.popitem()[1]
+        return outputs.popitem()[1]
     except TensorwireError as error:
         raise error.add(format=FORMAT) from None
 
 
 def message(data: memoryview) -> str:
-    """What an error says; what is no error of Serving's is shown as it is."""
+    """Return the message of an error answer; a body in another form is quoted."""
     try:
-        found = json.loads(bytes(data[: 1 << 20]))
-        if isinstance(found, dict) and isinstance(found.get("error"), str):
-            return str(found["error"])
+        answer = json.loads(bytes(data[: 1 << 20]))
+        if isinstance(answer, dict) and isinstance(answer.get("error"), str):
+            return str(answer["error"])
     except (ValueError, RecursionError):
         pass
     shown = bytes(data[:_SHOWN]).decode("utf-8", "replace")
-    return f"an answer without an error message: {shown}" if shown else "an empty answer"
+    return f"no error message in the answer: {shown}" if shown else "empty answer"
 
 
-def _columns(text: RequestText, at: int, signature: Signature | None) -> tuple[Tensors, int]:
-    if not text.is_object(at):
-        return _one(text, at, signature)
-    found: Tensors = {}
+def _columns(text: RequestText, start: int, signature: Signature | None) -> tuple[Tensors, int]:
+    if not text.is_object(start):
+        return _single(text, start, signature)
+    outputs: Tensors = {}
 
-    def take(name: str, place: int) -> int:
-        known = _known(signature, name)
+    def take(name: str, offset: int) -> int:
+        output = _output(signature, name)
         try:
-            tensor, end = text.tensor(place, known.dtype if known else None)
+            tensor, end = text.tensor(offset, output.dtype if output else None)
         except DecodeError as error:
             raise error.add(tensor=name) from None
-        found[name] = _completed(tensor, known)
+        outputs[name] = _with_rank(tensor, output)
         return end
 
-    end = text.each_key(at, take)
-    return _complete(found, signature), end
+    end = text.each_key(start, take)
+    return _in_order(outputs, signature), end
 
 
-def _rows(text: RequestText, at: int, signature: Signature | None) -> tuple[Tensors, int]:
-    first = text.space(at + 1)
-    if text.data[at] != ord("[") or not text.is_object(first):
-        return _one(text, at, signature)
+def _rows(text: RequestText, start: int, signature: Signature | None) -> tuple[Tensors, int]:
+    first = text.space(start + 1)
+    if text.data[start] != ord("[") or not text.is_object(first):
+        return _single(text, start, signature)
     kinds: dict[str, str | None] = {}
 
-    def take(name: str, place: int) -> int:
-        known = _known(signature, name)
-        kinds[name] = known.dtype if known else None
-        return text.end(place)
+    def take(name: str, offset: int) -> int:
+        output = _output(signature, name)
+        kinds[name] = output.dtype if output else None
+        return text.end(offset)
 
     text.each_key(first, take)
-    found, end = read_rows(text, at, kinds)
+    columns, end = read_rows(text, start, kinds)
     return (
-        _complete(
-            {name: _completed(tensor, _known(signature, name)) for name, tensor in found.items()},
+        _in_order(
+            {
+                name: _with_rank(tensor, _output(signature, name))
+                for name, tensor in columns.items()
+            },
             signature,
         ),
         end,
     )
 
 
-def _one(text: RequestText, at: int, signature: Signature | None) -> tuple[Tensors, int]:
-    """The only output, which has lost its name."""
+def _single(text: RequestText, start: int, signature: Signature | None) -> tuple[Tensors, int]:
+    """Read the only output, which has no name."""
     if signature is None:
-        tensor, end = text.tensor(at, None)
+        tensor, end = text.tensor(start, None)
         return {UNNAMED: tensor}, end
-    if len(signature.outputs) != 1 and not text.is_empty(at):
+    if len(signature.outputs) != 1 and not text.is_empty(start):
         raise SchemaError(
-            "one tensor without a name, and the signature has"
-            f" {', '.join(signature.outputs) or 'no outputs'}"
+            "expected an object with the outputs"
+            f" {', '.join(signature.outputs) or '(none)'}, got one tensor without a name"
         )
-    found, end = {}, at if signature.outputs else text.end(at)
-    for name, each in signature.outputs.items():  # several only if there is nothing in them
-        tensor, end = text.tensor(at, each.dtype)
-        found[name] = _completed(tensor, each)
-    return found, end
+    outputs, end = {}, start if signature.outputs else text.end(start)
+    # If there are several outputs, an empty list means that all of them are empty.
+    for name, output in signature.outputs.items():
+        tensor, end = text.tensor(start, output.dtype)
+        outputs[name] = _with_rank(tensor, output)
+    return outputs, end
 
 
-def _known(signature: Signature | None, name: str) -> Any:
+def _output(signature: Signature | None, name: str) -> Any:
+    """Return an output of the signature; None without a signature."""
     if signature is None:
         return None
     if name not in signature.outputs:
         raise SchemaError(
-            f"the output {name!r:.60}, and the signature has {', '.join(signature.outputs)}"
+            f"unknown output {name!r:.60}; the signature has {', '.join(signature.outputs)}"
         )
     return signature.outputs[name]
 
 
-def _complete(found: Tensors, signature: Signature | None) -> Tensors:
+def _in_order(outputs: Tensors, signature: Signature | None) -> Tensors:
+    """Return the outputs in the order of the signature; raise SchemaError if one is missing."""
     if signature is None:
-        return found
-    missing = [name for name in signature.outputs if name not in found]
+        return outputs
+    missing = [name for name in signature.outputs if name not in outputs]
     if missing:
-        raise SchemaError(f"the output {missing[0]!r:.60} is missing")
-    return {name: found[name] for name in signature.outputs}
+        raise SchemaError(f"missing output {missing[0]!r:.60}")
+    return {name: outputs[name] for name in signature.outputs}
 
 
-def _completed(tensor: Array | Strings, known: Input | None) -> Array | Strings:
-    """Lists that hold nothing say nothing of the dimensions inside of them; a signature may."""
+def _with_rank(tensor: Array | Strings, output: Input | None) -> Array | Strings:
+    """Return an empty tensor with the inner dimensions of the output, because empty lists have
+    none.
+    """
     rank = len(tensor.shape)
-    if known is None or known.shape is None or tensor.size or rank >= len(known.shape):
+    if output is None or output.shape is None or tensor.size or rank >= len(output.shape):
         return tensor
-    inner = known.shape[rank:]
+    inner = output.shape[rank:]
     return tensor.reshape((*tensor.shape, *(dim or 0 for dim in inner)))
 
 
-def _results(text: RequestText, at: int, signature: Signature | None) -> tuple[Tensors, int]:
-    """regress gives a number for each example, classify a list of pairs, a label and a score."""
-    if text.data[at] != ord("["):
-        text.fail("a list should stand here", at)
-    if text.data[text.space(at + 1)] != ord("["):
-        values, end = text.tensor(at, "float32")
+def _results(text: RequestText, start: int, signature: Signature | None) -> tuple[Tensors, int]:
+    """Read the results of regress, a number for each example, or of classify, a list of pairs of a
+    label and a score.
+    """
+    if text.data[start] != ord("["):
+        text.fail("expected a list", start)
+    if text.data[text.space(start + 1)] != ord("["):
+        values, end = text.tensor(start, "float32")
         return {"outputs": values}, end
+    # The labels and the scores are collected as two texts of JSON lists, which are then parsed like
+    # any other tensor. So there is no Python object for a pair.
     labels, scores, counts = bytearray(b"["), bytearray(b"["), array("q")
 
-    def take_example(number: int, place: int) -> int:
+    def take_example(number: int, offset: int) -> int:
         if number == text.limits.names:
-            text.fail(f"more than {number} examples", place, LimitError)
+            text.fail(f"more than {number} examples", offset, LimitError)
         counts.append(0)
-        return text.each_item(place, take_pair)
+        return text.each_item(offset, take_pair)
 
-    def take_pair(number: int, place: int) -> int:
-        found = _PAIR.match(text.data, place)
-        if found is None:
-            text.fail("a class is a pair of a label and a score", place)
-        labels.extend(found[1] if len(labels) == 1 else b"," + bytes(found[1]))
-        scores.extend(found[2] if len(scores) == 1 else b"," + bytes(found[2]))
+    def take_pair(number: int, offset: int) -> int:
+        pair = _PAIR.match(text.data, offset)
+        if pair is None:
+            text.fail("expected a pair of a label and a score", offset)
+        labels.extend(pair[1] if len(labels) == 1 else b"," + bytes(pair[1]))
+        scores.extend(pair[2] if len(scores) == 1 else b"," + bytes(pair[2]))
         counts[-1] += 1
-        return found.end()
+        return pair.end()
 
-    end = text.each_item(at, take_example)
+    end = text.each_item(start, take_example)
     if min(counts) != max(counts):
-        text.fail("examples with different numbers of classes", at)
+        text.fail("examples with different numbers of classes", start)
     try:
         words = text.of(labels + b"]").tensor(0, "string")[0]
         numbers = text.of(scores + b"]").tensor(0, "float32")[0]
     except DecodeError as error:
-        error.offset = at  # the texts were put together here
+        # The offset is one in the collected text, which the caller does not have.
+        error.offset = start
         raise
     shape = len(counts), counts[0]
     return {"classes": words.reshape(shape), "scores": numbers.reshape(shape)}, end
@@ -242,7 +252,7 @@ _READERS = {"predictions": _rows, "outputs": _columns, "results": _results}
 def build(
     outputs: Mapping[str, Any], layout: str = "columns", verb: str = "predict"
 ) -> list[bytes]:
-    """The body of an answer, by the rules of `rest.build_answer`."""
+    """Return the body of an answer; see `rest.build_answer`."""
     tensors: dict[str, Any] = {}
     for name, value in outputs.items():
         tensor = frameworks.tensor(value)
@@ -253,9 +263,9 @@ def build(
                 else "values and row_splits"
             )
             raise EncodeError(
-                f"TensorFlow Serving answers no {describe(tensor)}; give its {parts} as outputs of"
-                " their own",
+                f"TensorFlow Serving cannot answer {describe(tensor)}",
                 tensor=name,
+                hint=f"return its {parts} as separate outputs",
             )
         dtype = "string" if isinstance(tensor, Strings) else dtypes.of(tensor.dtype).name
         if dtype not in DTYPES and tensor.size:
@@ -275,7 +285,7 @@ def build(
 
 
 def _coded(name: str) -> bool:
-    """Strings are written as they are, unless the name says that they are bytes."""
+    """Return whether the strings of an output are written in base64."""
     return name.endswith("_bytes")
 
 
@@ -321,7 +331,7 @@ def _write_rows(tensors: Mapping[str, Any]) -> list[bytes]:
 
 
 def rows_of(columns: Mapping[str, list[bytes]]) -> bytes:
-    """Objects side by side, out of the texts of their members.
+    """Return JSON objects separated by commas, from the texts of their members.
 
     >>> rows_of({"a": [b"1", b"2"], "b": [b"[]", b"[]"]})
     b'{"a":1,"b":[]},{"a":2,"b":[]}'

@@ -1,6 +1,4 @@
-"""Why TensorFlow Serving refuses a body, and the body as Python's values, for whoever has to find
-that out.
-"""
+"""Faults: why TensorFlow Serving refuses a body, and the JSON parser that finds the reason."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from ..._errors import ModelError
 
 INVALID, NOT_FOUND, UNIMPLEMENTED = 400, 404, 501
 _SHOWN = 1000
-"""Characters of a value in a message; Serving itself writes all of it."""
+"""The number of characters of a value in a message; Serving itself writes all of it."""
 _SYNTAX = {
     "Expecting value": "Invalid value.",
     "Illegal trailing comma before end of array": "Invalid value.",
@@ -29,30 +27,32 @@ _SYNTAX = {
     "Invalid \\escape": "Invalid escape character in string.",
     "Invalid \\uXXXX escape": "Incorrect hex digit after \\u escape in string.",
 }
-"""Python's words for what is not JSON, and those of Serving's parser."""
+"""Messages of Python's JSON parser, and those of Serving's parser for the same error."""
 _STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"|[][{}]', re.DOTALL)
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _ESCAPES = re.compile(r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]|(u[dD][89a-fA-F])|.)", re.DOTALL)
-"""A pair of surrogates, one that is alone, or any other escape."""
+"""A pair of surrogates, a lone surrogate (group 1), or any other escape."""
 
 
 class RestFault(NamedTuple):
     """Why TensorFlow Serving refuses a body.
 
-    >>> print(RestFault(400, "Missing named input: y in 'inputs' object.", "$.inputs", "the signature has x and y"))
+    >>> message = "Missing named input: y in 'inputs' object."
+    >>> print(RestFault(400, message, "$.inputs", "the signature has x and y"))
     400 at $.inputs: Missing named input: y in 'inputs' object.
     the signature has x and y
     """
 
     status: int
     message: str
-    """In Serving's words."""
+    """Serving's own message."""
     path: str
-    """Where it stands: `$.instances[3].x`"""
+    """The path of the faulty value, such as `$.instances[3].x`."""
     hint: str = ""
-    """What to do about it, in ours."""
+    """What to do; Serving has no such text."""
 
     def error(self) -> ModelError:
+        """Return the fault as the error that a client gets."""
         return ModelError(self.status, self.message).add(path=self.path)
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ class RestFault(NamedTuple):
 
 
 class RequestRefused(Exception):
-    """A fault on its way out."""
+    """Raised inside `rest` with the fault of a body."""
 
     def __init__(self, fault: RestFault) -> None:
         super().__init__(fault)
@@ -70,11 +70,12 @@ class RequestRefused(Exception):
 
 
 def refuse(message: str, path: str, status: int = INVALID, hint: str = "") -> NoReturn:
+    """Raise RequestRefused with a fault."""
     raise RequestRefused(RestFault(status, message, path, hint))
 
 
 def step(path: str, key: str | int) -> str:
-    """One step further into a document.
+    """Return the path of a member or an item.
 
     >>> step(step(step("$", "inputs"), "x/indices"), 3)
     '$.inputs["x/indices"][3]'
@@ -89,28 +90,30 @@ def step(path: str, key: str | int) -> str:
 
 
 def document(body: bytes | memoryview) -> dict[str, Any]:
-    """A body as Python's values: integers past 64 bits are floats, as they are to Serving, and its
-    NaN is a number.
+    """Return a body as Python values; raise RequestRefused with Serving's message if it is not a
+    JSON object. Integers above 64 bits are floats, and NaN is a number, as in Serving.
     """
     if not len(body):
         refuse("JSON Parse error: The document is empty", "$")
     text = str(body, "utf-8", "surrogateescape")
     try:
-        found = _parse(text)
+        value = _parse(text)
         if _SURROGATE.search(text):
             _check_surrogates(text)
     except json.JSONDecodeError as error:
-        words = _SYNTAX.get(error.msg, "")
+        reason = _SYNTAX.get(error.msg, "")
         if not text.strip(" \t\n\r"):
-            words = "The document is empty."
+            reason = "The document is empty."
         elif error.msg == "Expecting ',' delimiter":
             inside = _inside(text, error.pos)
-            words = (
+            reason = (
                 "Missing a comma or } after an object member."
                 if inside == "{"
                 else "Missing a comma or ] after an array element."
             )
-        refuse(f"JSON Parse error: {words or error.msg} at offset: {_offset(text, error.pos)}", "$")
+        refuse(
+            f"JSON Parse error: {reason or error.msg} at offset: {_offset(text, error.pos)}", "$"
+        )
     except _Syntax as error:
         refuse(f"JSON Parse error: {error}", "$")
     except (RecursionError, ValueError) as error:
@@ -119,15 +122,13 @@ def document(body: bytes | memoryview) -> dict[str, Any]:
             f" {'nested too deep' if isinstance(error, RecursionError) else error}",
             "$",
         )
-    if not isinstance(found, dict):
-        refuse(f"JSON Value: {show(found)} Is not object", "$")
-    return found
+    if not isinstance(value, dict):
+        refuse(f"JSON Value: {show(value)} Is not object", "$")
+    return value
 
 
 def plain(body: bytes | memoryview) -> Any:
-    """The value of a short text, if it is plain JSON: UTF-8 without escapes of characters. None if
-    it is not.
-    """
+    """Return the value of a short JSON text; None if invalid, not UTF-8, or with \\u escapes."""
     try:
         text = str(body, "utf-8")
         return None if "\\u" in text else _parse(text)
@@ -136,7 +137,7 @@ def plain(body: bytes | memoryview) -> Any:
 
 
 class _Syntax(ValueError):
-    """Not JSON, and Python's parser does not mind."""
+    """A syntax error that Python's parser accepts."""
 
 
 def _integer(text: str) -> int | float:
@@ -152,41 +153,41 @@ def _float(text: str) -> float:
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise _Syntax("a key stands twice in one object, of which Serving would take the first")
-    return found
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise _Syntax("duplicate key in an object, of which Serving would use the first")
+    return members
 
 
 _parse = json.JSONDecoder(object_pairs_hook=_pairs, parse_int=_integer, parse_float=_float).decode
 
 
 def _check_surrogates(text: str) -> None:
-    for found in _ESCAPES.finditer(text):
-        if found[1]:
+    for escape in _ESCAPES.finditer(text):
+        if escape[1]:
             raise _Syntax(
                 "The surrogate pair in string is invalid. at offset:"
-                f" {_offset(text, found.start())}"
+                f" {_offset(text, escape.start())}"
             )
 
 
-def _offset(text: str, at: int) -> int:
-    return len(text[:at].encode("utf-8", "surrogateescape"))
+def _offset(text: str, position: int) -> int:
+    return len(text[:position].encode("utf-8", "surrogateescape"))
 
 
-def _inside(text: str, at: int) -> str:
-    """The bracket that is open at a place."""
+def _inside(text: str, position: int) -> str:
+    """Return the innermost bracket that is open at a position."""
     opened = []
-    for found in _STRUCTURE.finditer(text, 0, at):
-        if found[0] in ("[", "{"):
-            opened.append(found[0])
-        elif found[0] in ("]", "}") and opened:
+    for token in _STRUCTURE.finditer(text, 0, position):
+        if token[0] in ("[", "{"):
+            opened.append(token[0])
+        elif token[0] in ("]", "}") and opened:
             opened.pop()
     return opened[-1] if opened else ""
 
 
 def show(value: object) -> str:
-    """A value as Serving writes it into its messages, cut where it is long.
+    """Return a value as Serving writes it into its messages, cut after 1000 characters.
 
     >>> show("a"), show(0.1), show(2.0), show([True])
     ('"a"', '0.1', '2.0', '[\\n    true\\n]')
@@ -214,6 +215,9 @@ def _pretty(value: object, line: str) -> Iterator[str]:
 
 
 def _decimal(value: float) -> str:
+    """Return a float as Serving writes it: the shortest of 6 or 9 digits for a float32, and of 6 or
+    17 for larger numbers.
+    """
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     with np.errstate(over="ignore"):
@@ -224,7 +228,7 @@ def _decimal(value: float) -> str:
 
 
 def type_of(value: object) -> str:
-    """What JSON calls it."""
+    """Return the name of a value's JSON type, as Serving writes it."""
     if isinstance(value, bool):
         return "True" if value else "False"
     return {dict: "Object", list: "Array", str: "String", type(None): "Null"}.get(
@@ -233,9 +237,10 @@ def type_of(value: object) -> str:
 
 
 def dims_text(shape: tuple[int, ...]) -> str:
-    """A shape as TensorFlow writes it."""
+    """Return a shape as TensorFlow writes it."""
     return f"[{','.join(map(str, shape))}]"
 
 
 def is_base64(value: object) -> bool:
+    """Return whether a value is a string in base64: {"b64": TEXT}."""
     return isinstance(value, dict) and value.keys() == {"b64"} and isinstance(value["b64"], str)

@@ -1,8 +1,11 @@
-"""Rows that are objects, as columns.
+"""Columns of rows that are JSON objects.
 
-The texts of a column's cells, one after the other, are the text of one list, so a column is read as
-one tensor. Rows mostly look like the first one: its keys in its order, and values as deep. Such
-rows are found with one expression each, all others key by key.
+1. The text of every cell is appended to the text of its column, with commas in between.
+2. Most rows look like the first one: the same keys in the same order, and values of the same depth.
+   A regular expression made from the first row matches such a row at once and captures its cells.
+   All other rows are read key by key.
+3. In the end the text of a column is a JSON list, which is parsed as one tensor.
+4. Errors are translated from offsets in the column's text to offsets in the body.
 """
 
 from __future__ import annotations
@@ -20,16 +23,16 @@ from .json_text import RequestText
 
 _VALUE = rb'[^ \t\n\r,\[\]{}"]++'
 _DEEPEST = 4
-"""Expressions for deeper lists are not worth while."""
+"""The depth of lists up to which an expression is used."""
 
 
 class _Column:
-    """The cells of one name so far."""
+    """The cells of one column so far."""
 
     def __init__(self) -> None:
         self.text = bytearray(b"[")
         self.starts, self.places = array("q"), array("q")
-        """Where each cell begins, in this text and in the body."""
+        """The offset of each cell in this text and in the body."""
 
     def add(self, cell: bytes | memoryview, place: int) -> None:
         if self.starts:
@@ -42,65 +45,68 @@ class _Column:
         self.text += b"]"
         try:
             return text.of(self.text).tensor(0, dtype)[0]
-        except DecodeError as error:  # which speaks of a text that nobody else knows
+        except DecodeError as error:
+            # The offset is one in the text of the column, which the caller does not have.
             row = max(bisect_right(self.starts, error.offset or 0) - 1, 0)
             error.offset = self.places[row] + max((error.offset or 0) - self.starts[row], 0)
             raise
 
 
 def read_rows(
-    text: RequestText, at: int, kinds: Mapping[str, str | None]
+    text: RequestText, start: int, kinds: Mapping[str, str | None]
 ) -> tuple[dict[str, Array | Strings], int]:
-    """The columns of the rows in the list at data[at], each of a known dtype or not, and where the
-    list ends.
+    """Return the columns of the list of rows at an offset, by name, and the offset of its end.
+
+    `kinds` has the dtype of each column, or None to infer it.
     """
     columns = {name: _Column() for name in kinds}
 
-    def take_cell(name: str, place: int) -> int:
+    def take_cell(name: str, offset: int) -> int:
         if name not in columns:
-            text.fail(f"the name {name!r:.60}, which is not known", place)
-        end = text.end(place)
-        columns[name].add(text.data[place:end], place)
+            text.fail(f"unknown name {name!r:.60}", offset)
+        end = text.end(offset)
+        columns[name].add(text.data[offset:end], offset)
         return end
 
-    usual: re.Pattern[bytes] | None = None
-    cells: list[_Column] = []
+    pattern: re.Pattern[bytes] | None = None
+    order: list[_Column] = []
 
-    def take_row(number: int, place: int) -> int:
-        nonlocal usual, cells
+    def take_row(number: int, offset: int) -> int:
+        nonlocal pattern, order
         if number == text.limits.names:
-            text.fail(f"more than {number} rows", place, LimitError)
-        found = usual.match(text.data, place) if usual is not None else None
-        if found is not None:
-            for i, column in enumerate(cells, 1):
-                column.add(found[i], found.start(i))
-            return found.end()
-        end = text.each_key(place, take_cell)
+            text.fail(f"more than {number} rows", offset, LimitError)
+        match = pattern.match(text.data, offset) if pattern is not None else None
+        if match is not None:
+            for i, column in enumerate(order, 1):
+                column.add(match[i], match.start(i))
+            return match.end()
+        end = text.each_key(offset, take_cell)
         for name, column in columns.items():
             if len(column.starts) != number + 1:
-                text.fail(f"the name {name!r:.60} is missing", place)
+                text.fail(f"missing name {name!r:.60}", offset)
         if number == 0:
-            cells = sorted(columns.values(), key=lambda column: column.places[0])
-            usual = _pattern(text, place, columns)
+            # The groups of the expression are in the order of the first row's keys.
+            order = sorted(columns.values(), key=lambda column: column.places[0])
+            pattern = _pattern(text, offset, columns)
         return end
 
-    end = text.each_item(at, take_row)
+    end = text.each_item(start, take_row)
     return {name: columns[name].tensor(text, dtype) for name, dtype in kinds.items()}, end
 
 
 def _pattern(
-    text: RequestText, at: int, columns: Mapping[str, _Column]
+    text: RequestText, start: int, columns: Mapping[str, _Column]
 ) -> re.Pattern[bytes] | None:
-    """What a row looks like, by the first one."""
+    """Return an expression for rows like that at an offset; None if a cell is nested too deep."""
     members: list[bytes | None] = []
 
-    def take(name: str, place: int) -> int:
-        cell = _cell(text, place)
+    def take(name: str, offset: int) -> int:
+        cell = _cell(text, offset)
         key = re.escape(encode_basestring(name).encode())
         members.append(cell and b"%b%b%b:%b(%b)%b" % (SPACES, key, SPACES, SPACES, cell, SPACES))
-        return text.end(place)
+        return text.end(offset)
 
-    text.each_key(at, take)
+    text.each_key(start, take)
     return (
         None
         if None in members
@@ -108,14 +114,15 @@ def _pattern(
     )
 
 
-def _cell(text: RequestText, at: int) -> bytes | None:
-    """What a cell looks like: a value, or lists as deep as here."""
+def _cell(text: RequestText, offset: int) -> bytes | None:
+    """Return an expression for cells like the one at an offset: a value, or lists of that depth."""
     depth = 0
-    while text.data[at] == ord("["):
-        at, depth = text.space(at + 1), depth + 1
+    while text.data[offset] == ord("["):
+        offset, depth = text.space(offset + 1), depth + 1
     inner = b"%b|%b" % (PLAIN, CODED)
     if not depth:
         return b"%b|%b" % (inner, _VALUE)
+    # Possessive quantifiers (++, *+) never backtrack, so a hostile row costs linear time.
     for _ in range(depth):
         inner = rb'\[(?:[^\[\]{}"]++|%b)*+\]' % inner
     return inner if depth <= _DEEPEST else None

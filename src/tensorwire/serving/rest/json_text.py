@@ -1,8 +1,8 @@
-"""Tensors as the JSON text that TensorFlow Serving's REST reads and writes: numbers by kernels,
-strings by `json_strings`.
+"""JSON text of tensors in TensorFlow Serving's REST API: numbers by kernels, strings by
+`json_strings`.
 
-NaN and the infinities are bare tokens. A string is plain text, or {"b64": ...}; Serving looks at no
-encoding, so plain text may hold any bytes, and they are taken and given as they are.
+NaN and the infinities are bare tokens. A string is plain text, or {"b64": ...}. Serving does not
+check the encoding of plain text, so it may hold any bytes, which are read and written unchanged.
 """
 
 from __future__ import annotations
@@ -39,18 +39,19 @@ DTYPES = (
     "bool",
     "string",
 )
-"""All that Serving's JSON has; every other dtype needs gRPC."""
+"""The dtypes that Serving's JSON supports; every other dtype needs gRPC."""
 _QUOTE = re.compile(rb'"')
 _LISTS = re.compile(rb"[\[ \t\n\r]*+")
 
 
 def write(tensor: Array | Strings, coded: bool | None = None) -> bytes:
-    """A tensor as nested lists. Strings are {"b64": ...} if `coded`, by default if they are bytes
-    rather than text.
+    """Return a tensor as nested JSON lists. Strings are {"b64": ...} if `coded`, by default if they
+    are bytes rather than text.
 
-    >>> write(np.float32([[1, np.nan]])), write(Strings.of(["a", 'b"'])), write(Strings.of([b"a"],
-    ...     ()))
-    (b'[[1.0,NaN]]', b'["a","b\\\\""]', b'{"b64":"YQ=="}')
+    >>> write(np.float32([[1, np.nan]])), write(Strings.of(["a", 'b"']))
+    (b'[[1.0,NaN]]', b'["a","b\\\\""]')
+    >>> write(Strings.of([b"a"], ()))
+    b'{"b64":"YQ=="}'
     """
     _check_lists(tensor)
     if not isinstance(tensor, Strings):
@@ -62,7 +63,7 @@ def write(tensor: Array | Strings, coded: bool | None = None) -> bytes:
 
 
 def write_rows(tensor: Array | Strings, coded: bool | None = None) -> list[bytes]:
-    """The text of each row of a tensor that has rows.
+    """Return the JSON text of each row of a tensor.
 
     >>> write_rows(np.array([[1, 2], [3, 4]])), write_rows(np.float64([0.5, 2]))
     ([b'[1,2]', b'[3,4]'], [b'0.5', b'2.0'])
@@ -75,7 +76,7 @@ def write_rows(tensor: Array | Strings, coded: bool | None = None) -> list[bytes
         return items
     if not len(tensor):
         return []
-    # Between two rows, and nowhere else, as many lists end and begin as there are levels below.
+    # The text is split between rows: only there do `depth` lists end and `depth` lists begin.
     depth = next((i for i, dim in enumerate(tensor.shape) if not dim), len(tensor.shape) - 1)
     opened, closed = b"[" * depth, b"]" * depth
     whole = write(tensor)
@@ -84,13 +85,13 @@ def write_rows(tensor: Array | Strings, coded: bool | None = None) -> list[bytes
 
 
 def _items(strings: Strings, coded: bool | None) -> list[bytes]:
-    """Each string as JSON. Its bytes go through as characters of one byte, so nobody needs to know
-    what they mean.
+    """Return each string as JSON. Bytes are treated as characters of one byte, so their encoding
+    does not matter.
     """
-    found = strings.astext(False).reshape(-1).tolist()
+    items = strings.astext(False).reshape(-1).tolist()
     if coded or (coded is None and not strings.text):
-        return [b'{"b64":"%b"}' % binascii.b2a_base64(item, newline=False) for item in found]
-    return [encode_basestring(item.decode("latin-1")).encode("latin-1") for item in found]
+        return [b'{"b64":"%b"}' % binascii.b2a_base64(item, newline=False) for item in items]
+    return [encode_basestring(item.decode("latin-1")).encode("latin-1") for item in items]
 
 
 def _grouped(items: list[bytes], shape: tuple[int, ...], depth: int) -> list[bytes]:
@@ -102,103 +103,113 @@ def _grouped(items: list[bytes], shape: tuple[int, ...], depth: int) -> list[byt
 
 
 def _check_lists(tensor: Array | Strings) -> None:
-    """That a tensor without elements does not become gigabytes of brackets."""
+    """Raise EncodeError if a tensor without elements would become gigabytes of brackets."""
     if not math.prod(tensor.shape) and 3 * math.prod(dim or 1 for dim in tensor.shape) > 1 << 30:
         raise EncodeError(
-            f"the lists of shape {tensor.shape} would take more than 1 GiB, and hold nothing"
+            f"the empty lists of a tensor of shape {tensor.shape} would take more than 1 GiB"
         )
 
 
 class RequestText(Tokens):
-    """A body that is being read."""
+    """The parser of a body: `Tokens` with tensors."""
 
     def __init__(self, data: memoryview, limits: Limits, exact: bool) -> None:
         super().__init__(data, limits)
         self.exact = exact
-        """Whether Serving's own rules hold: "NaN" is a string, and 1e39 an infinite float32."""
+        """Whether Serving's own rules apply: "NaN" is a string, and 1e39 an infinite float32."""
 
     def of(self, data: Buffer) -> RequestText:
-        """Another text, read by the same rules."""
-        found = RequestText(memoryview(data), self.limits, self.exact)
-        found.watch = self.watch
-        return found
+        """Return a parser of another text with the same rules."""
+        parser = RequestText(memoryview(data), self.limits, self.exact)
+        parser.watch = self.watch
+        return parser
 
-    def tensor(self, at: int, dtype: str | None) -> tuple[Array | Strings, int]:
-        """The tensor at data[at], and where it ends. If its dtype is not known, the first thing in
-        it says what it may be.
+    def tensor(self, start: int, dtype: str | None) -> tuple[Array | Strings, int]:
+        """Return the tensor at an offset, and the offset of its end. If the dtype is not given, it
+        is inferred from the first element.
         """
         if dtype is None:
-            return self._guessed(at)
+            return self._guessed(start)
         if dtype == "string":
-            return self.strings(at)
+            return self.strings(start)
         row = dtypes.named(dtype)
         if not self.exact or row.numpy.kind != "f":
-            return self._numbers(at, row)
+            return self._numbers(start, row)
         try:
-            array, end = self._numbers(at, row)
+            array, end = self._numbers(start, row)
         except DecodeError as error:
+            # Serving reads a number out of the range of float32 as infinite, so it is read as
+            # float64 and rounded.
             if error.message != PROBLEMS[OUT_OF_RANGE] or dtype == "float64":
                 raise
-            wide, end = self._numbers(at, dtypes.named("float64"))
+            wide, end = self._numbers(start, dtypes.named("float64"))
             with np.errstate(over="ignore"):
                 array = wide.astype(row.numpy)
-        quoted = _QUOTE.search(self.data, at, end)
+        # The kernel also accepts "NaN" and "Infinity" in quotes, which Serving does not.
+        quoted = _QUOTE.search(self.data, start, end)
         if quoted is not None:
-            self.fail("a string where a number should stand", quoted.start())
+            self.fail("expected a number, got a string", quoted.start())
         return array, end
 
-    def _numbers(self, at: int, row: dtypes.DType) -> tuple[Array, int]:
-        found = jsontext.read_numbers(self.data, at, row, most=self.limits.tensor, format=FORMAT)
-        return found.array, found.end
+    def _numbers(self, start: int, row: dtypes.DType) -> tuple[Array, int]:
+        numbers = jsontext.read_numbers(
+            self.data, start, row, most=self.limits.tensor, format=FORMAT
+        )
+        return numbers.array, numbers.end
 
-    def _first(self, at: int) -> bytes:
-        """The first thing in nested lists."""
-        start = _LISTS.match(self.data, at).end()  # type: ignore[union-attr]
-        return bytes(self.data[start : start + 1])
+    def _first(self, offset: int) -> bytes:
+        """Return the first byte of the first element in nested lists."""
+        first = _LISTS.match(self.data, offset).end()  # type: ignore[union-attr]
+        return bytes(self.data[first : first + 1])
 
-    def _guessed(self, at: int) -> tuple[Array | Strings, int]:
-        first = self._first(at)
+    def _guessed(self, start: int) -> tuple[Array | Strings, int]:
+        # Most answers without a dtype are integers or floats. int64 is tried first, so that large
+        # integers stay exact; the kernel stops at the first number that is not one.
+        first = self._first(start)
         if first in (b'"', b"{"):
-            return self.strings(at)
+            return self.strings(start)
         if first in (b"t", b"f"):
-            return self.tensor(at, "bool")
+            return self.tensor(start, "bool")
         try:
-            return self.tensor(at, "int64")
+            return self.tensor(start, "int64")
         except DecodeError as error:
             if isinstance(error, LimitError):
                 raise
-            past = error.message == PROBLEMS[OUT_OF_RANGE]
-        return self.tensor(at, "uint64" if past else "float64")
+            too_large = error.message == PROBLEMS[OUT_OF_RANGE]
+        return self.tensor(start, "uint64" if too_large else "float64")
 
-    def is_object(self, at: int) -> bool:
-        """Whether an object begins here, and not a string in base64."""
-        return self.data[at] == ord("{") and json_strings.ONE_CODED.match(self.data, at) is None
+    def is_object(self, offset: int) -> bool:
+        """Return whether there is an object at the offset that is not a string in base64."""
+        return (
+            self.data[offset] == ord("{")
+            and json_strings.ONE_CODED.match(self.data, offset) is None
+        )
 
-    def is_empty(self, at: int) -> bool:
-        """Whether the list here has nothing in it."""
-        return self.data[at] == ord("[") and self.data[self.space(at + 1)] == ord("]")
+    def is_empty(self, offset: int) -> bool:
+        """Return whether there is an empty list at the offset."""
+        return self.data[offset] == ord("[") and self.data[self.space(offset + 1)] == ord("]")
 
-    def strings(self, at: int) -> tuple[Strings, int]:
-        """Nested lists of strings, as bytes."""
-        if self._first(at) == b"]":
-            found = jsontext.read_numbers(
-                self.data, at, dtypes.BY_NAME["int64"], most=0, format=FORMAT
+    def strings(self, start: int) -> tuple[Strings, int]:
+        """Return the strings in nested lists at an offset, as bytes, and the end of the lists."""
+        if self._first(start) == b"]":
+            numbers = jsontext.read_numbers(
+                self.data, start, dtypes.BY_NAME["int64"], most=0, format=FORMAT
             )
-            return Strings.of([], found.array.shape, text=False), found.end
-        return json_strings.read(self, at)
+            return Strings.of([], numbers.array.shape, text=False), numbers.end
+        return json_strings.read(self, start)
 
-    def ignore(self, at: int) -> int:
-        """Behind a value that nobody wants; it should be JSON all the same, so what is not very
-        long is looked into.
+    def ignore(self, start: int) -> int:
+        """Skip a value of an unknown key and return the offset of its end. Values of up to 1 MiB
+        must be valid JSON.
         """
-        end = self.end(at)
-        if end - at <= 1 << 20:
-            self.loose(at, end)
+        end = self.end(start)
+        if end - start <= 1 << 20:
+            self.loose(start, end)
         return end
 
-    def loose(self, at: int, end: int) -> Any:
-        """A value by Python's own parser, for which NaN is a number."""
+    def loose(self, start: int, end: int) -> Any:
+        """Return a value by Python's own parser, for which NaN is a number."""
         try:
-            return json.loads(str(self.data[at:end], "utf-8", "surrogateescape"))
+            return json.loads(str(self.data[start:end], "utf-8", "surrogateescape"))
         except (ValueError, RecursionError):
-            self.fail("not JSON", at)
+            self.fail("invalid JSON", start)

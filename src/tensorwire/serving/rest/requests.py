@@ -1,5 +1,17 @@
-"""A request's body to tensors, as TensorFlow Serving reads it: good bodies quickly here, all others
-by its rules in `serving_rules`.
+"""The parser of REST request bodies, with the rules of TensorFlow Serving.
+
+1. Valid bodies take the fast path of this module: one pass over the text, in which kernels write
+   the numbers of a list directly into an array, and regular expressions read strings in blocks.
+   Only small things, such as keys, become Python objects.
+2. The fast path does not explain. Whatever it does not accept raises DecodeError, even a valid body
+   in an unusual form.
+3. Then a body of up to `EXPLAINED` bytes is parsed again into Python values, and `serving_rules`
+   accepts it or refuses it with Serving's status, message and path. Longer bodies would take too
+   much memory that way. They are refused with the fast path's message, and `place` computes the
+   path from the offset.
+4. Keys come in any order. If `signature_name` comes after the tensors, which were then read with
+   the default signature, they are read again.
+5. Limits of size and depth apply on both paths.
 """
 
 from __future__ import annotations
@@ -27,8 +39,8 @@ if TYPE_CHECKING:
 
 DEFAULT_NAME = "serving_default"
 EXPLAINED = 1 << 20
-"""Bytes of a body up to which a fault is put in Serving's words; Python's values of a longer one
-would take too much memory.
+"""The size of a body in bytes up to which a fault has Serving's message; the Python values of a
+longer one would take too much memory.
 """
 _STRETCH = 1 << 20
 _Find = Callable[[str], "Signature"]
@@ -36,13 +48,13 @@ Tensors = dict[str, Array | Strings]
 
 
 class RestRequest(NamedTuple):
-    """What a predict request asks for."""
+    """A parsed predict request."""
 
     inputs: Tensors
     layout: str
-    """"rows" or "columns"; the answer is laid out in the same way."""
+    """"rows" or "columns"; the answer has the same layout."""
     signature_name: str
-    """Empty if it says none."""
+    """Empty if the body has none."""
 
 
 def read(
@@ -51,7 +63,7 @@ def read(
     verb: str,
     limits: Limits = DEFAULT,
 ) -> RestRequest | RestExamples:
-    """A request, or Refused."""
+    """Return a parsed request; raise RequestRefused if Serving would refuse it."""
     text, find = RequestText(memory.flat(body), limits, exact=True), _finder(signatures)
     try:
         return _Predict(text, find).read() if verb == "predict" else examples.read(text)
@@ -64,10 +76,10 @@ def read(
                 place(text.data, error.offset or 0),
             )
     _check_depth(text)
-    found = document(text.data)
+    body_values = document(text.data)
     if verb != "predict":
-        return examples.made(serving_rules.classify(found))
-    name, signature, layout, inputs = serving_rules.predict(found, find)
+        return examples.made(serving_rules.classify(body_values))
+    name, signature, layout, inputs = serving_rules.predict(body_values, find)
     return RestRequest(
         {key: _made(given, signature.inputs[key].dtype) for key, given in inputs.items()},
         layout,
@@ -81,131 +93,131 @@ def check(
     verb: str,
     limits: Limits = DEFAULT,
 ) -> RestFault | None:
-    """What Serving would say against a body, and then whether the shapes are those of the
-    signature.
-    """
+    """Return the fault of a body, or None. The shapes are compared with the signature last."""
     try:
-        found = read(body, signatures, verb, limits)
-        if isinstance(found, RestRequest):
-            signature = _finder(signatures)(found.signature_name)
-            takes_lists = found.layout == "columns" and _takes_empty_lists(signature)
-            for name, tensor in found.inputs.items():
+        request = read(body, signatures, verb, limits)
+        if isinstance(request, RestRequest):
+            signature = _finder(signatures)(request.signature_name)
+            takes_lists = request.layout == "columns" and _takes_empty_lists(signature)
+            for name, tensor in request.inputs.items():
                 expected = signature.inputs[name]
                 if not (takes_lists and _is_empty_list(tensor, expected)):
-                    _check_shape(tensor, expected, found.layout)
+                    _check_shape(tensor, expected, request.layout)
     except RequestRefused as refused:
         return _hinted(refused.fault, memory.flat(body), signatures)
     return None
 
 
 def _finder(signatures: Signature | Mapping[str, Signature]) -> _Find:
+    """Return a function that returns the signature of a name, or refuses the request."""
+
     def find(name: str) -> Signature:
-        known = (
+        by_name = (
             signatures
             if isinstance(signatures, Mapping)
             else {signatures.name: signatures, "": signatures}
         )
-        wanted = name or (DEFAULT_NAME if isinstance(signatures, Mapping) else "")
-        if wanted not in known:
-            why = f'Serving signature name: "{wanted}" not found in signature def'
+        key = name or (DEFAULT_NAME if isinstance(signatures, Mapping) else "")
+        if key not in by_name:
+            why = f'Serving signature name: "{key}" not found in signature def'
             refuse(
-                why, "$.signature_name", hint=f"known: {', '.join(filter(None, known)) or 'none'}"
+                why, "$.signature_name", hint=f"known: {', '.join(filter(None, by_name)) or 'none'}"
             )
-        return known[wanted]
+        return by_name[key]
 
     return find
 
 
 class _Predict:
-    """A body that may be a good one. DecodeError says that it is not, or that its rules are not
-    known here.
-    """
+    """The fast path for predict; DecodeError means that `serving_rules` must decide."""
 
     def __init__(self, text: RequestText, find: _Find) -> None:
         self.text, self.find = text, find
 
     def read(self) -> RestRequest:
-        name, places, found = "", {}, {}
+        name, places, tensors = "", {}, {}
 
-        def take(key: str, at: int) -> int:
+        def take(key: str, offset: int) -> int:
             nonlocal name
             if key not in ("instances", "inputs", "signature_name"):
-                return self.text.ignore(at)
-            places[key] = at
+                return self.text.ignore(offset)
+            places[key] = offset
             if key == "signature_name":
-                name, end = self.text.string(at)
+                name, end = self.text.string(offset)
                 return end
             try:
-                found[key], end = self._tensors(key, at, self.find(name))
+                tensors[key], end = self._tensors(key, offset, self.find(name))
                 return end
-            except (
-                DecodeError,
-                RequestRefused,
-            ):  # a name may still come, and with it another signature
-                return self.text.end(at)
+            except (DecodeError, RequestRefused):
+                # The signature_name may follow, and select another signature.
+                return self.text.end(offset)
 
         self.text.finish(self.text.each_key(self.text.space(0), take))
         if ("instances" in places) == ("inputs" in places):
-            self.text.fail("either instances or inputs should stand here", 0)
+            self.text.fail("expected either instances or inputs", 0)
         key, signature = "instances" if "instances" in places else "inputs", self.find(name)
-        if key not in found or places.get("signature_name", 0) > places[key]:
-            found[key], _ = self._tensors(key, places[key], signature)
-        return RestRequest(found[key], "rows" if key == "instances" else "columns", name)
+        if key not in tensors or places.get("signature_name", 0) > places[key]:
+            tensors[key], _ = self._tensors(key, places[key], signature)
+        return RestRequest(tensors[key], "rows" if key == "instances" else "columns", name)
 
-    def _tensors(self, key: str, at: int, signature: Signature) -> tuple[Tensors, int]:
-        kinds = {name: each.dtype for name, each in signature.inputs.items()}
-        odd = sorted(set(kinds.values()) - set(DTYPES))
-        if odd and len(self.text.data) > EXPLAINED:
+    def _tensors(self, key: str, start: int, signature: Signature) -> tuple[Tensors, int]:
+        kinds = {name: spec.dtype for name, spec in signature.inputs.items()}
+        unsupported = sorted(set(kinds.values()) - set(DTYPES))
+        if unsupported and len(self.text.data) > EXPLAINED:
             status = UNIMPLEMENTED if key == "inputs" else INVALID
             refuse(
-                f"Conversion of JSON Value: ... to type: {serving_rules.tf_name(odd[0])}",
+                f"Conversion of JSON Value: ... to type: {serving_rules.tf_name(unsupported[0])}",
                 f"$.{key}",
                 status,
             )
-        if odd or not kinds:
-            self.text.fail("nothing that JSON could hold", at)
-        return self._rows(at, kinds) if key == "instances" else self._columns(at, kinds)
+        if unsupported or not kinds:
+            self.text.fail("the inputs cannot be sent as JSON", start)
+        return self._rows(start, kinds) if key == "instances" else self._columns(start, kinds)
 
-    def _one(self, at: int, kinds: Mapping[str, str]) -> tuple[Tensors, int]:
+    def _single(self, start: int, kinds: Mapping[str, str]) -> tuple[Tensors, int]:
+        """Read the only input, which has no name."""
         if len(kinds) != 1:
-            self.text.fail("an object should stand here", at)
+            self.text.fail("expected an object", start)
         ((name, dtype),) = kinds.items()
-        tensor, end = self.text.tensor(at, dtype)
+        tensor, end = self.text.tensor(start, dtype)
         return {name: tensor}, end
 
-    def _columns(self, at: int, kinds: Mapping[str, str]) -> tuple[Tensors, int]:
-        if not self.text.is_object(at):
-            return self._one(at, kinds)
-        found: Tensors = {}
+    def _columns(self, start: int, kinds: Mapping[str, str]) -> tuple[Tensors, int]:
+        if not self.text.is_object(start):
+            return self._single(start, kinds)
+        tensors: Tensors = {}
 
-        def take(key: str, place: int) -> int:
+        def take(key: str, offset: int) -> int:
             if key not in kinds:
-                return self.text.ignore(place)
-            found[key], end = self.text.tensor(place, kinds[key])
+                return self.text.ignore(offset)
+            tensors[key], end = self.text.tensor(offset, kinds[key])
             return end
 
-        end = self.text.each_key(at, take)
-        if found.keys() != kinds.keys():
-            self.text.fail("an input is missing", at)
-        return {name: found[name] for name in kinds}, end
+        end = self.text.each_key(start, take)
+        if tensors.keys() != kinds.keys():
+            self.text.fail("an input is missing", start)
+        return {name: tensors[name] for name in kinds}, end
 
-    def _rows(self, at: int, kinds: Mapping[str, str]) -> tuple[Tensors, int]:
-        first = self.text.space(at + 1)
-        if self.text.data[at] != ord("[") or self.text.data[first] == ord("]"):
-            self.text.fail("a list of rows should stand here", at)
+    def _rows(self, start: int, kinds: Mapping[str, str]) -> tuple[Tensors, int]:
+        first = self.text.space(start + 1)
+        if self.text.data[start] != ord("[") or self.text.data[first] == ord("]"):
+            self.text.fail("expected a list of rows", start)
         return (
-            read_rows(self.text, at, kinds) if self.text.is_object(first) else self._one(at, kinds)
+            read_rows(self.text, start, kinds)
+            if self.text.is_object(first)
+            else self._single(start, kinds)
         )
 
 
 def _made(given: Given, dtype: str) -> Array | Strings:
     if dtype == "string":
         return Strings.of(given.values, given.shape, text=False)
-    with np.errstate(over="ignore"):  # a float past the range of float32 is infinite, as in Serving
+    # A number out of the range of float32 becomes infinite, as in Serving.
+    with np.errstate(over="ignore"):
         return np.array(given.values, dtypes.named(dtype).numpy).reshape(given.shape)
 
 
-# What is said of a fault
+# Faults
 
 
 def _check_depth(text: RequestText) -> None:
@@ -214,12 +226,15 @@ def _check_depth(text: RequestText) -> None:
     except LimitError as error:
         refuse(f"JSON Parse error: {error.message} at offset: {error.offset}", "$")
     except DecodeError:
-        pass  # the rules have better words for it
+        # The rules find the error again, and have Serving's message for it.
+        pass
 
 
 def place(data: memoryview, offset: int) -> str:
-    """The way to an offset in a long body that has lists of numbers; what is inside of strings
-    confuses it.
+    """Return the path of the value at an offset of a long body of nested lists.
+
+    The brackets and commas are counted without a parser. Those inside strings count, too, and can
+    make the path wrong.
 
     >>> place(memoryview(b'{"instances": [[1, 2], [3, "x"]]}'), 27)
     '$.instances[1][1]'
@@ -240,41 +255,45 @@ def place(data: memoryview, offset: int) -> str:
 
 
 def _counts(data: memoryview, start: int, offset: int) -> list[int]:
-    """How many commas stand before an offset in each of the lists that are open there, from the
-    outermost in.
+    """Return the number of commas before an offset in each list that is open there, from the
+    outermost to the innermost.
     """
+    # The text is processed in stretches to bound the memory. `counts` carries the numbers of the
+    # lists that are open at the end of a stretch into the next one.
     counts: list[int] = []
     for begin in range(start, offset, _STRETCH):
         text = np.frombuffer(data[begin : min(begin + _STRETCH, offset)], np.uint8)
         depth = len(counts) + np.cumsum((text == ord("[")).astype(np.int32) - (text == ord("]")))
         if depth.min() < 0 or depth.max() > validate.NUMPY_RANK + 2:
-            return []  # those were brackets in strings
-        commas, found = text == ord(","), []
+            # Such a depth means that there were brackets in strings.
+            return []
+        commas, updated = text == ord(","), []
         for level in range(1, int(depth[-1]) + 1):
             outside = np.flatnonzero(depth < level)
             opened = int(outside[-1]) + 1 if len(outside) else 0
             before = 0 if len(outside) or level > len(counts) else counts[level - 1]
-            found.append(
+            updated.append(
                 before + int(np.count_nonzero(commas[opened:] & (depth[opened:] == level)))
             )
-        counts = found
+        counts = updated
     return counts
 
 
 EMPTY = (
     "Serving reads [] as a tensor of shape [0]: send it by gRPC, by rows, or in the serialized form"
-    " if the model has it; models that tensorwire.serving.export has written as parts take it, too"
+    " if the model has it; models written by tensorwire.serving.export as parts accept it, too"
 )
 
 
 def _takes_empty_lists(signature: Signature) -> bool:
-    """Whether the inputs are named as `export` names the parts of a tensor, so that the model gives
-    [] the dimensions that it lost."""
+    """Return whether the model restores the dimensions of []: its inputs are named like the parts
+    that `export` writes.
+    """
     return any(group.name not in group.parts.values() for group in signature.groups())
 
 
 def _is_empty_list(tensor: Array | Strings, expected: Input) -> bool:
-    """Whether a tensor is [], which has lost its inner dimensions."""
+    """Return whether a tensor is [] that has lost its inner dimensions."""
     return tensor.shape == (0,) and expected.shape is not None and len(expected.shape) > 1
 
 
@@ -286,18 +305,19 @@ def _check_shape(tensor: Array | Strings, expected: Input, layout: str) -> None:
     ):
         why = f"input {expected.name} has the shape {list(shape)}"
         hint = (
-            f"the signature says {expected}; what Serving answers to another shape depends on the"
-            " model"
+            f"the signature has {expected}; Serving's answer to another shape depends on the model"
         )
         if _is_empty_list(tensor, expected):
-            hint = f"the signature says {expected}. {EMPTY}"
+            hint = f"the signature has {expected}. {EMPTY}"
         refuse(why, "$.instances" if layout == "rows" else "$.inputs", hint=hint)
 
 
 def _hinted(
     fault: RestFault, data: memoryview, signatures: Signature | Mapping[str, Signature]
 ) -> RestFault:
-    """With a word on a sparse tensor that is written as one object, which is what people try first."""
+    """Return the fault with a hint if the body has a sparse tensor as one object, which is a common
+    mistake.
+    """
     try:
         nested = _nested(document(data)) if len(data) <= EXPLAINED else None
     except RequestRefused:
@@ -305,12 +325,12 @@ def _hinted(
     if nested is None:
         return fault
     path, name = nested
-    each = list(signatures.values()) if isinstance(signatures, Mapping) else [signatures]
+    candidates = list(signatures.values()) if isinstance(signatures, Mapping) else [signatures]
     group = next(
         (
             group
-            for one in each
-            for group in one.groups()
+            for signature in candidates
+            for group in signature.groups()
             if group.kind == "sparse" and group.name == name
         ),
         None,
@@ -325,20 +345,20 @@ def _hinted(
         }
     )
     form = ", ".join(f'"{part}": {role}' for role, part in parts.items())
-    known = "this signature takes" if group else "a model can take it as"
+    expected = "this signature takes" if group else "a model can take it as"
     hint = (
-        f"{path} is a sparse tensor as one object, which TensorFlow Serving does not take; {known}"
-        f' {{"inputs": {{{form}}}}}'
+        f"{path} is a sparse tensor as one object, which TensorFlow Serving does not support;"
+        f' {expected} {{"inputs": {{{form}}}}}'
     )
-    return fault._replace(hint=f"{hint}; rest.build makes that of a tw.Sparse")
+    return fault._replace(hint=f"{hint}; rest.build does this for a tw.Sparse")
 
 
 def _nested(doc: Mapping[str, Any]) -> tuple[str, str] | None:
-    """(where it stands, its name) of the first object that looks like a sparse tensor."""
+    """Return (path, name) of the first object that looks like a sparse tensor."""
     rows = doc.get("instances")
     first = rows[0] if isinstance(rows, list) and rows else None
-    for path, where in (("$.inputs", doc.get("inputs")), ("$.instances[0]", first), ("$", doc)):
-        for name, value in where.items() if isinstance(where, dict) else ():
+    for path, parent in (("$.inputs", doc.get("inputs")), ("$.instances[0]", first), ("$", doc)):
+        for name, value in parent.items() if isinstance(parent, dict) else ():
             if isinstance(value, dict) and {"indices", "values"} <= value.keys():
                 return step(path, name), name
     return None

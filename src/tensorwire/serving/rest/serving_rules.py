@@ -1,10 +1,10 @@
-"""TensorFlow Serving's rules for the JSON of a request, word by word: what it refuses, with which
-status and message, and where.
+"""TensorFlow Serving's rules for the JSON of a request: what it refuses, with which status, message
+and path.
 
-This is the readable twin of `requests`, which reads good bodies quickly; whatever that one does not
-take comes here, to be read again as Python's values and to be told off in Serving's own words.
-Where Serving would silently take another value than the one that stands there (300 for an int8, a
-key that stands twice), we refuse, in the same manner.
+This is the slow and readable twin of `requests`, which reads valid bodies quickly. A body that it
+does not accept is parsed again into Python values and checked here. The messages are Serving's own,
+letter by letter, so they do not follow our style; the hints are ours. Where Serving would silently
+use another value (300 for an int8, a duplicate key), the body is refused, too.
 """
 
 from __future__ import annotations
@@ -38,13 +38,15 @@ _FLOATS = ("float32", "float64")
 
 
 class Given(NamedTuple):
-    """A tensor as its lists say it: the shape, and the values in a row."""
+    """The shape and the flat values of a tensor that was given as nested lists."""
 
     shape: tuple[int, ...]
     values: list[Any]
 
 
 class PredictRules(NamedTuple):
+    """An accepted predict request."""
+
     signature_name: str
     signature: Signature
     layout: str
@@ -52,19 +54,23 @@ class PredictRules(NamedTuple):
 
 
 class FeatureRule(NamedTuple):
+    """The values of a feature, which all have one kind."""
+
     kind: str
-    """bytes, float, int64, or nothing if it is empty."""
+    """"bytes", "float", "int64", or "" if the feature is empty."""
     values: list[Any]
 
 
 class Classify(NamedTuple):
+    """An accepted classify or regress request."""
+
     signature_name: str
     examples: list[dict[str, FeatureRule]]
     context: dict[str, FeatureRule] | None
 
 
 def tf_name(dtype: str) -> str:
-    """TensorFlow's name of a dtype."""
+    """Return TensorFlow's name of a dtype."""
     return _TF_NAMES.get(dtype, dtype)
 
 
@@ -72,7 +78,7 @@ def tf_name(dtype: str) -> str:
 
 
 def given(value: object, dtype: str, path: str) -> Given:
-    """A tensor out of nested lists; the first of everything says the shape."""
+    """Return a tensor from nested lists. The first list of each depth determines the shape."""
     shape: list[int] = []
     first = value
     while isinstance(first, list):
@@ -114,14 +120,14 @@ def _fill(value: object, level: int, dtype: str, out: Given, path: str) -> None:
 
 
 _RAGGED = (
-    "lists of different lengths are no tensor: a ragged one is sent as its values and row_splits,"
-    " if the signature takes those"
+    "all lists of a depth must have the same length; a ragged tensor is sent as its values and"
+    " row_splits, if the signature has inputs for them"
 )
-_GRPC = "this dtype does not go through JSON; gRPC takes it"
+_GRPC = "JSON does not support this dtype; use gRPC"
 
 
 def _element(value: object, dtype: str, path: str) -> Any:
-    """One value as the dtype wants it."""
+    """Return one value, checked against the dtype."""
     if isinstance(value, dict):
         if dtype != "string":
             _wrong(value, dtype, path)
@@ -147,12 +153,18 @@ def _element(value: object, dtype: str, path: str) -> Any:
         )
     if type(value) not in (int, float):
         quoted = value in ("NaN", "Infinity", "-Infinity") and dtype in _FLOATS
-        _wrong(value, dtype, path, "NaN and the infinities stand without quotes" if quoted else "")
+        _wrong(
+            value,
+            dtype,
+            path,
+            "NaN and the infinities are written without quotes" if quoted else "",
+        )
     if dtype in _FLOATS:
-        return value  # rounded, and infinite past the range of float32
+        # The value is rounded later, and becomes infinite out of the range of float32.
+        return value
     lowest, highest = dtypes.bounds(dtypes.BY_NAME[dtype])
     if type(value) is not int:
-        _wrong(value, dtype, path, "an integer has neither point nor exponent")
+        _wrong(value, dtype, path, "integers have neither a decimal point nor an exponent")
     if not lowest <= value <= highest:
         _wrong(value, dtype, path, f"{dtype} goes from {lowest} to {highest}")
     return value
@@ -160,19 +172,18 @@ def _element(value: object, dtype: str, path: str) -> Any:
 
 def _bytes(value: dict[str, Any], path: str) -> bytes:
     if not is_base64(value):
-        why = (
-            "an object with exactly the key b64 is a string of bytes; nothing else may stand for a"
-            " string"
+        hint = "only an object with exactly the key b64 is a string of bytes"
+        refuse(
+            f"JSON Value: {show(value)} not formatted correctly for base64 data", path, hint=hint
         )
-        refuse(f"JSON Value: {show(value)} not formatted correctly for base64 data", path, hint=why)
-    found = from_base64(value["b64"])
-    if found is None:
+    decoded = from_base64(value["b64"])
+    if decoded is None:
         refuse(
             "Unable to base64 decode",
             path,
-            hint="the standard alphabet, with + and /, not the one of tf.io.encode_base64",
+            hint="use the standard alphabet, with + and /, not that of tf.io.encode_base64",
         )
-    return found
+    return decoded
 
 
 def _wrong(value: object, dtype: str, path: str, hint: str = "") -> NoReturn:
@@ -189,6 +200,7 @@ def _wrong(value: object, dtype: str, path: str, hint: str = "") -> NoReturn:
 
 
 def signature_name(doc: Mapping[str, Any]) -> str:
+    """Return the signature_name of a request, or an empty string."""
     name = doc.get("signature_name", "")
     if not isinstance(name, str):
         why = (
@@ -200,10 +212,12 @@ def signature_name(doc: Mapping[str, Any]) -> str:
 
 
 def predict(doc: dict[str, Any], find: Callable[[str], Signature]) -> PredictRules:
-    """The tensors of a predict request; `find` gives the signature of a name, or refuses it."""
+    """Return the tensors of a predict request. `find` returns the signature of a name, or refuses
+    it.
+    """
     name = signature_name(doc)
     signature = find(name)
-    kinds = {key: each.dtype for key, each in signature.inputs.items()}
+    kinds = {key: spec.dtype for key, spec in signature.inputs.items()}
     if not kinds:
         refuse(f"Failed to get input map for signature: {name or 'DEFAULT'}", "$")
     if "instances" in doc:
@@ -215,7 +229,7 @@ def predict(doc: dict[str, Any], find: Callable[[str], Signature]) -> PredictRul
             refuse(
                 f"JSON Value: {show(doc)} {only}",
                 "$",
-                hint="rows under 'instances', or columns under 'inputs'",
+                hint="use 'instances' for rows, or 'inputs' for columns",
             )
         if not isinstance(doc["instances"], list):
             refuse(
@@ -229,13 +243,13 @@ def predict(doc: dict[str, Any], find: Callable[[str], Signature]) -> PredictRul
     return refuse(
         "Missing 'inputs' or 'instances' key",
         "$",
-        hint="tensors stand under 'inputs' (columns) or 'instances' (rows)",
+        hint="put the tensors under 'inputs' (columns) or 'instances' (rows)",
     )
 
 
 def _no_rows(signature: Signature) -> dict[str, Given]:
-    """An empty batch: the signature tells the inner dimensions, as far as it knows them."""
-    inner = {name: (each.shape or ())[1:] for name, each in signature.inputs.items()}
+    """Return an empty batch with the inner dimensions of the signature; unknown ones are 0."""
+    inner = {name: (spec.shape or ())[1:] for name, spec in signature.inputs.items()}
     return {name: Given((0, *(dim or 0 for dim in dims)), []) for name, dims in inner.items()}
 
 
@@ -277,18 +291,19 @@ def _rows(rows: list[Any], kinds: Mapping[str, str]) -> dict[str, Given]:
             refuse(
                 f"Failed to process element: {i} of 'instances' list. {why}",
                 path,
-                hint=f"this row lacks {missing}",
+                hint=f"missing in this row: {missing}",
             )
-    # a plain row for several inputs that looks like an object, because it is a string in base64
+    # With several inputs, a first row that is a string in base64 passes the check above, because it
+    # is a dict in Python, but it is not an object of inputs.
     if out.keys() != kinds.keys():
         missing = ",".join(sorted(kinds.keys() - out.keys()))
-        sent, known = ",".join(out), ",".join(sorted(kinds))
+        sent, names = ",".join(out), ",".join(sorted(kinds))
         why = (
             f"input size does not match signature: {len(out)}!={len(kinds)} len({{{sent}}}) !="
-            f" len({{{known}}})."
+            f" len({{{names}}})."
         )
         refuse(f"{why} Sent extra: {{}}. Missing but required: {{{missing}}}.", "$.instances")
-    return {name: Given((len(rows), *found.shape), found.values) for name, found in out.items()}
+    return {name: Given((len(rows), *tensor.shape), tensor.values) for name, tensor in out.items()}
 
 
 def _add(
@@ -300,23 +315,23 @@ def _add(
             path,
             hint=f"the signature has {', '.join(sorted(kinds))}",
         )
-    found = given(value, kinds[name], path)
-    known = out.setdefault(name, found)
-    if known is found:
+    row = given(value, kinds[name], path)
+    column = out.setdefault(name, row)
+    if column is row:
         return
-    size = math.prod(known.shape)
-    if len(found.values) != size:
-        refuse(f"Expecting tensor size: {size} but got: {len(found.values)}", path, hint=_UNEQUAL)
-    if known.shape != found.shape:
+    size = math.prod(column.shape)
+    if len(row.values) != size:
+        refuse(f"Expecting tensor size: {size} but got: {len(row.values)}", path, hint=_UNEQUAL)
+    if column.shape != row.shape:
         refuse(
-            f"Expecting shape {dims_text(known.shape)} but got: {dims_text(found.shape)}",
+            f"Expecting shape {dims_text(column.shape)} but got: {dims_text(row.shape)}",
             path,
             hint=_UNEQUAL,
         )
-    known.values.extend(found.values)
+    column.values.extend(row.values)
 
 
-_UNEQUAL = "every row has the shape of the first"
+_UNEQUAL = "all rows must have the shape of the first one"
 
 
 def _columns(value: object, kinds: Mapping[str, str]) -> dict[str, Given]:
@@ -342,6 +357,7 @@ def _columns(value: object, kinds: Mapping[str, str]) -> dict[str, Given]:
 
 
 def classify(doc: dict[str, Any]) -> Classify:
+    """Return the examples of a classify or regress request."""
     name = signature_name(doc)
     context = example(doc["context"], "$.context") if "context" in doc else None
     if "examples" not in doc:
@@ -354,19 +370,22 @@ def classify(doc: dict[str, Any]) -> Classify:
     if not doc["examples"]:
         refuse(f"JSON Value: {show(doc)} 'examples' value is an empty array", "$.examples")
     return Classify(
-        name, [example(each, f"$.examples[{i}]") for i, each in enumerate(doc["examples"])], context
+        name,
+        [example(value, f"$.examples[{i}]") for i, value in enumerate(doc["examples"])],
+        context,
     )
 
 
 def example(value: object, path: str) -> dict[str, FeatureRule]:
+    """Return the features of an example."""
     if not isinstance(value, dict):
         refuse(f"Example must be JSON object but got JSON {type_of(value)}", path)
     return {name: _feature(name, content, step(path, name)) for name, content in value.items()}
 
 
 def _feature(name: str, content: object, path: str) -> FeatureRule:
-    """The kind of the first value is that of all; numbers with a point are floats, others and bools
-    are int64.
+    """Return a feature. The first value determines the kind: numbers with a decimal point are
+    floats, other numbers and bools are int64.
     """
     kind, values = "", []
     for i, value in enumerate(content if isinstance(content, list) else [content]):
@@ -375,24 +394,24 @@ def _feature(name: str, content: object, path: str) -> FeatureRule:
             isinstance(value, dict) and not is_base64(value)
         ):
             refuse(f"Feature: {name} has element with unexpected JSON type: {type_of(value)}", here)
-        found = (
+        value_kind = (
             "bytes"
             if isinstance(value, (str, dict))
             else "float"
             if type(value) is float
             else "int64"
         )
-        if kind not in ("", found):
+        if kind not in ("", value_kind):
             refuse(
                 f"Unexpected element type in feature: {name} expecting type: {kind}",
                 here,
                 hint=_MIXED,
             )
-        kind = found
+        kind = value_kind
         if kind == "int64" and value >= 1 << 63:
             refuse(f"Feature: {name} has uint64 element. Only int64 is supported.", here)
         values.append(_element(value, "string", here) if kind == "bytes" else value)
     return FeatureRule(kind, [int(value) for value in values] if kind == "int64" else values)
 
 
-_MIXED = "all values of a feature are of one kind; write 1.0 for a float"
+_MIXED = "all values of a feature must have the same kind; write 1.0 for a float"

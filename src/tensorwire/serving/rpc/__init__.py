@@ -1,10 +1,11 @@
-"""TensorFlow Serving's gRPC messages, both ways, without I/O, TensorFlow or the protobuf runtime.
+"""Messages of TensorFlow Serving's gRPC API: requests and answers are built and parsed without I/O,
+TensorFlow or the protobuf runtime.
 
-`messages` has them all. A client uses `build_predict` and `parse_predict_answer`, a server
-`parse_predict` and `build_predict_answer`, and so on for classify, regress, metadata and status.
-What is built is a list of buffers, in which large tensors are not copied.
+`messages` exports all of them. A client uses `build_predict` and `parse_predict_answer`, a server
+`parse_predict` and `build_predict_answer`; classify, regress, metadata and status are alike. The
+`build` functions return a list of buffers, in which large tensors are not copied.
 
-Here are the full names of the calls that TensorFlow Serving answers, and the codes of its answers.
+This module has the full names of the methods, and the status codes.
 """
 
 from __future__ import annotations
@@ -34,4 +35,6 @@ CODES = {
     15: ("DATA_LOSS", 500),
     16: ("UNAUTHENTICATED", 401),
 }
-"""gRPC's code: its name, and the HTTP status that TensorFlow Serving's REST API gives for it."""
+"""gRPC status codes: the name, and the HTTP status of the same error in TensorFlow Serving's REST
+API.
+"""

@@ -1,7 +1,7 @@
-"""What all the messages have in common: how fields are written and found, and the ModelSpec.
+"""Protobuf fields: how the fields of a message are written and read, and the ModelSpec message.
 
-Unknown fields are skipped. A field that may stand once, or a name in a map, that stands twice is an
-error: protobuf would merge them, or take the last, and nobody writes that on purpose.
+Unknown fields are skipped. A repeated singular field and a duplicate key of a map are errors.
+Protobuf would merge them or use the last one, but no real client or server writes them.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from ...wire.status import MAX_MESSAGE, TRUNCATED, UNKNOWN_FIELD, problem
 FORMAT = "grpc"
 _INT64 = 1 << 63
 _GROUPS = (3, 4)
-"""Wire types."""
+"""The wire types of groups."""
 
 
 class ModelSpec(NamedTuple):
-    """Which model, and which version and signature of it.
+    """The name of a model, and which version and signature of it.
 
     >>> write_spec(ModelSpec("ranker", version=3)).hex(" ")
     '0a 06 72 61 6e 6b 65 72 12 02 08 03'
@@ -33,7 +33,7 @@ class ModelSpec(NamedTuple):
 
     name: str
     version: int | None = None
-    """None for the latest, or the one that the label says."""
+    """None for the latest version, or that of the label."""
     label: str | None = None
     signature: str = ""
     """Empty for "serving_default"."""
@@ -43,7 +43,7 @@ class ModelSpec(NamedTuple):
 
 
 def varint(number: int, value: int) -> bytes:
-    """An integer; nothing if it is zero, as proto3 has it.
+    """Return an integer field; empty if the value is zero, as in proto3.
 
     >>> varint(1, 300), varint(1, 0)
     (b'\\x08\\xac\\x02', b'')
@@ -54,12 +54,12 @@ def varint(number: int, value: int) -> bytes:
 
 
 def header(number: int, size: int) -> bytes:
-    """What stands before the `size` bytes of a string or message."""
+    """Return the tag and length before the `size` bytes of a string or message."""
     return protobuf.varint(number << 3 | LEN) + protobuf.varint(size)
 
 
 def piece(number: int, data: bytes) -> bytes:
-    """A string or message; it is there even if it is empty.
+    """Return a string or message field, even if it is empty.
 
     >>> piece(1, b"ab")
     b'\\n\\x02ab'
@@ -68,39 +68,43 @@ def piece(number: int, data: bytes) -> bytes:
 
 
 def text(number: int, value: str) -> bytes:
-    """A string that may be left out if it is empty."""
+    """Return a string field; empty if the string is empty."""
     return piece(number, encoded(value)) if value else b""
 
 
 def encoded(value: str) -> bytes:
+    """Return a name as UTF-8."""
     if not isinstance(value, str):
-        raise EncodeError(f"a name is text, not {type(value).__name__}", format=FORMAT)
+        raise EncodeError(
+            f"expected a name that is a string, got {type(value).__name__}", format=FORMAT
+        )
     try:
         return value.encode()
     except UnicodeEncodeError:
         raise EncodeError(
-            f"{value!r:.60} has a lone surrogate, so it is not text that UTF-8 can hold",
+            f"cannot encode {value!r:.60} as UTF-8: it has a lone surrogate",
             format=FORMAT,
         ) from None
 
 
 def whole(chunks: Iterable[Any]) -> list[Any]:
-    """A message that is ready, if it is not too long to be one."""
-    found = [chunk for chunk in chunks if len(chunk)]
-    size = sum(map(len, found))
+    """Return the chunks of a message; raise EncodeError if they are too long for one."""
+    parts = [chunk for chunk in chunks if len(chunk)]
+    size = sum(map(len, parts))
     if size > MAX_MESSAGE:
         raise EncodeError(
-            f"{size} bytes in one message, and a gRPC message ends at {MAX_MESSAGE}; send fewer"
-            " rows at a time",
+            f"the message has {size} bytes, but a gRPC message has at most {MAX_MESSAGE}",
             format=FORMAT,
+            hint="send fewer rows at a time",
         )
-    return found
+    return parts
 
 
 def write_spec(model: ModelSpec) -> bytes:
+    """Return a serialized ModelSpec."""
     if model.version is not None and model.label is not None:
         raise EncodeError(
-            f"version={model.version} and label={model.label!r} at once; one of them says which",
+            f"expected a version or a label, got version={model.version} and label={model.label!r}",
             format=FORMAT,
         )
     chunks = [text(1, model.name)]
@@ -111,7 +115,7 @@ def write_spec(model: ModelSpec) -> bytes:
             or not -_INT64 <= model.version < _INT64
         ):
             raise EncodeError(
-                f"a version is a number that fits int64, not {model.version!r:.40}", format=FORMAT
+                f"expected a version that fits int64, got {model.version!r:.40}", format=FORMAT
             )
         chunks.append(piece(2, varint(1, int(model.version))))
     chunks.append(text(3, model.signature))
@@ -124,123 +128,139 @@ def write_spec(model: ModelSpec) -> bytes:
 
 
 class Fields(MessageReader):
-    """The fields of a message in memory, quickly: a stranger may send millions. Groups, which
-    proto3 does not have, are refused.
+    """A fast reader of the fields of a message in memory.
+
+    A client may send millions of fields, so their number is limited: every field costs one unit of
+    a budget, and slow ones cost more. Groups, which proto3 does not have, are refused.
     """
 
     def __init__(self, data: Buffer, limits: Limits, share: int = 1) -> None:
-        """`share` is for messages that have no use for as many fields as `Limits.names` allows:
-        they get one of so many.
+        """`share` divides the number of fields that `Limits.names` allows, for messages that need
+        fewer.
         """
         view = memory.flat(data)
         super().__init__(files.BytesSource(view), FORMAT, limits)
         self.view, self.whole = view, (0, len(view))
-        # Single bytes of a bytes object are read quicker, and gRPC's messages are that already.
+        # Reading single bytes is faster from a bytes object than from a memoryview, and messages
+        # from gRPC are bytes already.
         self.data: Any = (
             view.obj if isinstance(view.obj, bytes) and len(view.obj) == len(view) else view
         )
         self._left = max(1, self._left // share)
 
     def fields(self, span: Span) -> Iterator[Field]:
-        data, (at, stop) = self.data, span
+        """Yield the fields of a message."""
+        data, (offset, stop) = self.data, span
         try:
-            while at < stop:
-                begin, tag = at, data[at]
-                # as everyone writes what is short
-                if tag & 0x87 == LEN and tag > 7 and stop - at > 1 and data[at + 1] < 0x80:
-                    number, wire, at, after = tag >> 3, LEN, at + 2, at + 2 + data[at + 1]
-                    value: Any = at, after
+            while offset < stop:
+                begin, tag = offset, data[offset]
+                # The fast path: a string or message with a tag and a length of one byte each.
+                if tag & 0x87 == LEN and tag > 7 and stop - offset > 1 and data[offset + 1] < 0x80:
+                    number, wire, offset, after = (
+                        tag >> 3,
+                        LEN,
+                        offset + 2,
+                        offset + 2 + data[offset + 1],
+                    )
+                    value: Any = offset, after
                     if after > stop:
                         raise Fault(TRUNCATED, begin)
                 else:
-                    self._left -= 1  # which takes longer
-                    number, wire, at = protobuf.tag(data, at, stop)
+                    # This path takes longer, so a field costs two units of the budget.
+                    self._left -= 1
+                    number, wire, offset = protobuf.tag(data, offset, stop)
                     if wire == VARINT:
-                        value, after = protobuf.read_varint(data, at, stop)
+                        value, after = protobuf.read_varint(data, offset, stop)
                     elif wire == LEN:
-                        size, at = protobuf.length(data, at, stop)
-                        value = at, (after := at + size)
+                        size, offset = protobuf.length(data, offset, stop)
+                        value = offset, (after := offset + size)
                     elif wire in _GROUPS:
                         raise Fault(UNKNOWN_FIELD, begin)
                     else:
-                        value = at, (after := protobuf.skip(data, at, stop, number, wire))
+                        value = offset, (after := protobuf.skip(data, offset, stop, number, wire))
                 self._left -= 1
                 if self._left < 0:
                     self.spend(0, begin)
                 yield Field(number, wire, value, begin)
-                at = after
+                offset = after
         except Fault as fault:
             raise problem(fault.status, fault.offset, FORMAT) from None
 
     def pieces(
         self, span: Span, what: str, numbers: tuple[int, ...] = (1,)
     ) -> Iterator[tuple[int, Span]]:
-        """The strings and messages of these numbers, one by one."""
+        """Yield the number and span of each string or message field of these numbers."""
         for count, field in enumerate(self.fields(span)):
             if field.number in numbers:
                 self.check(count, self.limits.names, what, field.offset)
                 yield field.number, located(field)
 
     def bytes(self, span: Span) -> bytes:
+        """Return the bytes of a span."""
         return bytes(self.data[span[0] : span[1]])
 
     def spend(self, count: int, offset: int) -> None:
+        """Take units from the budget of fields; raise LimitError if it is exceeded."""
         self._left -= count
         if self._left < 0:
             raise LimitError(
-                "more fields than anyone sends; tw.Limits(names=...) allows more",
+                "the message has too many fields",
                 format=FORMAT,
                 offset=offset,
+                hint="use tw.Limits(names=...) to allow more",
             )
 
     def check(self, count: int, most: int, what: str, offset: int) -> None:
+        """Raise LimitError if there are too many items."""
         if count >= most:
             raise LimitError(
-                f"more than {most:,} {what}; tw.Limits(names=...) allows more",
+                f"more than {most:,} {what}",
                 format=FORMAT,
                 offset=offset,
+                hint="use tw.Limits(names=...) to allow more",
             )
 
     def entry(self, field: Field) -> tuple[str, Span]:
-        """The key of a map's entry, and where the value is: at the end, if there is none."""
+        """Return the key of a map entry and the span of its value, empty if it is missing."""
         start, stop = located(field)
         data = self.data
-        # as everyone writes it: a short key, then the value
+        # The fast path: a key of less than 128 bytes, then the value, and nothing else.
         if stop - start > 2 and data[start] == 0x0A and data[start + 1] < 0x80:
             middle = start + 2 + data[start + 1]
             if middle + 1 < stop and data[middle] == 0x12:
                 size, after = self._length(middle + 1, stop)
                 if after + size == stop:
                     return self.text((start + 2, middle)), (after, stop)
-        found = self.take((start, stop), once=(1, 2))
-        return self.text(found[1]), found[2] or (stop, stop)
+        fields = self.take((start, stop), once=(1, 2))
+        return self.text(fields[1]), fields[2] or (stop, stop)
 
-    def _length(self, at: int, stop: int) -> tuple[int, int]:
+    def _length(self, offset: int, stop: int) -> tuple[int, int]:
         try:
-            return protobuf.length(self.data, at, stop)
+            return protobuf.length(self.data, offset, stop)
         except Fault as fault:
             raise problem(fault.status, fault.offset, FORMAT) from None
 
-    def spec(self, at: Span | None) -> ModelSpec:
-        """A ModelSpec; one that is not there is one of an empty name."""
-        if at is None:
+    def spec(self, span: Span | None) -> ModelSpec:
+        """Return a ModelSpec; one with an empty name if it is missing."""
+        if span is None:
             return ModelSpec("")
-        found = self.take(at, once=(1, 2, 3, 4))
-        if found[2] is not None and found[4] is not None:
+        fields = self.take(span, once=(1, 2, 3, 4))
+        if fields[2] is not None and fields[4] is not None:
             raise DecodeError(
-                "a model by version and by label at once", format=FORMAT, offset=at[0]
+                "expected a model version or a label, got both", format=FORMAT, offset=span[0]
             )
-        version = None if found[2] is None else signed(self.take(found[2], numbers=(1,))[1])
-        label = None if found[4] is None else self.text(found[4])
-        return ModelSpec(self.text(found[1]), version, label, self.text(found[3]))
+        version = None if fields[2] is None else signed(self.take(fields[2], numbers=(1,))[1])
+        label = None if fields[4] is None else self.text(fields[4])
+        return ModelSpec(self.text(fields[1]), version, label, self.text(fields[3]))
 
 
 def located(field: Field) -> Span:
-    """Where the bytes of a string or message are."""
+    """Return the span of a string or message field."""
     if field.wire != LEN:
         raise problem(UNKNOWN_FIELD, field.offset, FORMAT)
     return cast(Span, field.value)
 
 
 def signed(value: int) -> int:
+    """Return an int64 from its varint, which is unsigned."""
     return value - 2 * _INT64 if value >= _INT64 else value

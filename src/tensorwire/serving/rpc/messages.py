@@ -1,4 +1,4 @@
-"""All of TensorFlow Serving's messages that are read and written here, by one name each."""
+"""All functions and types for TensorFlow Serving's gRPC messages, in one namespace."""
 
 from __future__ import annotations
 

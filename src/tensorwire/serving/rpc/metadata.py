@@ -1,12 +1,12 @@
-"""What a server says of its models: GetModelMetadata gives signatures, GetModelStatus the versions
-and how they are.
+"""Messages of GetModelMetadata, which returns the signatures of a model, and of GetModelStatus,
+which returns the states of its versions.
 
 GetModelMetadataRequest   {1 model_spec, 2 metadata_field}
 GetModelMetadataResponse  {1 model_spec, 2 map of Any {1 type_url, 2 value}}; "signature_def" is a
                           SignatureDefMap {1 map of SignatureDef}
 GetModelStatusRequest     {1 model_spec}
-GetModelStatusResponse    {1 for each version {1 version, 2 state, 3 status {1 error_code, 2
-                          error_message}}}
+GetModelStatusResponse    {1 for each version {1 version, 2 state,
+                          3 status {1 error_code, 2 error_message}}}
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .fields import (
 )
 
 SIGNATURES = "signature_def"
-"""The only metadata that there is."""
+"""The only metadata_field that TensorFlow Serving supports."""
 _TYPE = "tensorflow.serving.SignatureDefMap"
 _URL = "type.googleapis.com/" + _TYPE
 _SHARE = 20
@@ -46,21 +46,21 @@ STATES = {0: "UNKNOWN", 10: "START", 20: "LOADING", 30: "AVAILABLE", 40: "UNLOAD
 
 
 class RpcMetadata(NamedTuple):
-    """What a metadata request asks for."""
+    """A parsed metadata request."""
 
     model: ModelSpec
     fields: tuple[str, ...]
 
 
 class VersionStatus(NamedTuple):
-    """How one version of a model is."""
+    """The state of one version of a model."""
 
     version: int | str
-    """A number; by KServe text, or 0 if no version was asked for."""
+    """A number; in KServe a string, or 0 if no version was requested."""
     state: str
     """UNKNOWN, START, LOADING, AVAILABLE, UNLOADING or END."""
     code: int = 0
-    """Why it is not available: one of gRPC's codes."""
+    """The gRPC status code of the error, if the version is not available."""
     message: str = ""
 
 
@@ -68,7 +68,7 @@ class VersionStatus(NamedTuple):
 
 
 def build_metadata(model: ModelSpec) -> list[Any]:
-    """A request for a model's signatures, in pieces.
+    """Return a request for the signatures of a model, in chunks.
 
     >>> build_metadata(ModelSpec("m"))
     [b'\\n\\x03\\n\\x01m', b'\\x12\\rsignature_def']
@@ -77,18 +77,18 @@ def build_metadata(model: ModelSpec) -> list[Any]:
 
 
 def parse_metadata(data: Buffer, limits: Limits = DEFAULT) -> RpcMetadata:
-    """What a metadata request says.
+    """Return a parsed metadata request.
 
     >>> parse_metadata(b"".join(build_metadata(ModelSpec("m")))).fields
     ('signature_def',)
     """
-    where = Fields(data, limits, _SHARE)
-    found = where.take(where.whole, once=(1,), many=(2,))
-    return RpcMetadata(where.spec(found[1]), tuple(where.text(name) for name in found[2]))
+    reader = Fields(data, limits, _SHARE)
+    fields = reader.take(reader.whole, once=(1,), many=(2,))
+    return RpcMetadata(reader.spec(fields[1]), tuple(reader.text(name) for name in fields[2]))
 
 
 def build_metadata_answer(model: ModelSpec, signatures: Mapping[str, Signature]) -> list[Any]:
-    """The answer with a model's signatures, in pieces.
+    """Return an answer with the signatures of a model, in chunks.
 
     >>> signature = Signature.given({"x": ("float32", [None, 3])}, {"y": ("float32", [None])})
     >>> answer = b"".join(build_metadata_answer(ModelSpec("m", 1), {"serving_default": signature}))
@@ -98,7 +98,9 @@ def build_metadata_answer(model: ModelSpec, signatures: Mapping[str, Signature])
     gives
       y: float32 [?]
     """
-    listed = b"".join(_entry(1, name, _signature(one)) for name, one in signatures.items())
+    listed = b"".join(
+        _entry(1, name, _signature(signature)) for name, signature in signatures.items()
+    )
     return whole(
         [piece(1, write_spec(model)), _entry(2, SIGNATURES, text(1, _URL) + piece(2, listed))]
     )
@@ -107,36 +109,36 @@ def build_metadata_answer(model: ModelSpec, signatures: Mapping[str, Signature])
 def parse_metadata_answer(
     data: Buffer, limits: Limits = DEFAULT
 ) -> tuple[ModelSpec, dict[str, Signature]]:
-    """The signatures of a model, by name. Those that TensorFlow keeps for itself are left out."""
-    where = Fields(data, limits, _SHARE)
-    found = where.take(where.whole, once=(1,), many=(2,))
-    model = where.spec(found[1])
-    entries = where.entries(found[2])
+    """Return the model and its signatures by name, without TensorFlow's internal ones."""
+    reader = Fields(data, limits, _SHARE)
+    fields = reader.take(reader.whole, once=(1,), many=(2,))
+    model = reader.spec(fields[1])
+    entries = reader.entries(fields[2])
     if SIGNATURES not in entries:
-        raise DecodeError(f"metadata without {SIGNATURES!r}", format=FORMAT, offset=0)
-    packed = where.take(entries[SIGNATURES], once=(1, 2))
-    if where.text(packed[1]).rpartition("/")[2] != _TYPE:
+        raise DecodeError(f"missing {SIGNATURES!r} in the metadata", format=FORMAT, offset=0)
+    packed = reader.take(entries[SIGNATURES], once=(1, 2))
+    if reader.text(packed[1]).rpartition("/")[2] != _TYPE:
         raise DecodeError(
-            f"{SIGNATURES!r} is {where.text(packed[1])!r:.80}, and no {_TYPE}",
+            f"expected {SIGNATURES!r} of type {_TYPE}, got {reader.text(packed[1])!r:.80}",
             format=FORMAT,
             offset=entries[SIGNATURES][0],
         )
-    listed = where.entries(where.take(packed[2], many=(1,))[1] if packed[2] is not None else [])
+    listed = reader.entries(reader.take(packed[2], many=(1,))[1] if packed[2] is not None else [])
     signatures = {}
     for name in sorted(listed, key=saved_model.order):
         if name not in saved_model.INTERNAL:
-            about = where.take(listed[name], once=(3,), many=(1, 2))
-            inputs, outputs = (_read_tensors(where, about[number]) for number in (1, 2))
+            definition = reader.take(listed[name], once=(3,), many=(1, 2))
+            inputs, outputs = (_read_tensors(reader, definition[number]) for number in (1, 2))
             signatures[name] = Signature(
-                name, inputs, outputs, saved_model.method(where.text(about[3]))
+                name, inputs, outputs, saved_model.method(reader.text(definition[3]))
             )
     return model, signatures
 
 
-def _read_tensors(where: Fields, spans: list[Span]) -> dict[str, Input]:
-    entries = where.entries(spans)
+def _read_tensors(reader: Fields, spans: list[Span]) -> dict[str, Input]:
+    entries = reader.entries(spans)
     infos = {
-        name: tensor_info(where, entries[name]) for name in sorted(entries, key=saved_model.order)
+        name: tensor_info(reader, entries[name]) for name in sorted(entries, key=saved_model.order)
     }
     return {name: Input(name, info.dtype, info.shape, info.kind) for name, info in infos.items()}
 
@@ -146,36 +148,36 @@ def _entry(number: int, key: str, value: bytes) -> bytes:
 
 
 def _signature(signature: Signature) -> bytes:
-    inputs = [_entry(1, name, _info(one)) for name, one in signature.inputs.items()]
-    outputs = [_entry(2, name, _info(one)) for name, one in signature.outputs.items()]
+    inputs = [_entry(1, name, _info(tensor)) for name, tensor in signature.inputs.items()]
+    outputs = [_entry(2, name, _info(tensor)) for name, tensor in signature.outputs.items()]
     return b"".join([*inputs, *outputs, text(3, f"tensorflow/serving/{signature.method}")])
 
 
-def _info(one: Input) -> bytes:
-    """A TensorInfo. The tensor's name in the graph is not known here; nobody but the server needs
-    it.
-    """
+def _info(tensor: Input) -> bytes:
+    """Return a TensorInfo. Its tensor name is made up: only a server needs that of the graph."""
     try:
-        said = varint(2, _dtype(one.dtype)) + piece(3, _shape(one.shape))
+        content = varint(2, _dtype(tensor.dtype)) + piece(3, _shape(tensor.shape))
     except TensorwireError as error:
-        raise error.add(tensor=one.name, format=FORMAT) from None
-    if one.kind == DENSE:
-        return text(1, f"{one.name}:0") + said
-    if one.kind == SPARSE:
-        return said + piece(4, b"")
-    return said + piece(5, piece(1, _ragged(one) if one.kind == RAGGED else b""))
+        raise error.add(tensor=tensor.name, format=FORMAT) from None
+    if tensor.kind == DENSE:
+        return text(1, f"{tensor.name}:0") + content
+    if tensor.kind == SPARSE:
+        return content + piece(4, b"")
+    return content + piece(5, piece(1, _ragged(tensor) if tensor.kind == RAGGED else b""))
 
 
-def _ragged(one: Input) -> bytes:
-    """A TypeSpecProto {1 class, 2 state}; the state is a tuple of shape, dtype and ragged rank, as
-    values of a StructuredValue.
+def _ragged(tensor: Input) -> bytes:
+    """Return a TypeSpecProto {1 class, 2 state}. The state is a StructuredValue with a tuple of
+    shape, dtype and ragged rank.
     """
+    # The last dimension that varies is the innermost partition. The rank is a signed varint
+    # (zigzag), so it is doubled.
     varying = [
-        number for number, dim in enumerate(one.shape or (None, None)) if dim is None and number
+        number for number, dim in enumerate(tensor.shape or (None, None)) if dim is None and number
     ]
     state = [
-        piece(31, _shape(one.shape)),
-        varint(32, _dtype(one.dtype)),
+        piece(31, _shape(tensor.shape)),
+        varint(32, _dtype(tensor.dtype)),
         varint(12, 2 * max(varying, default=1)),
     ]
     return varint(1, 3) + piece(2, piece(52, b"".join(piece(1, value) for value in state)))
@@ -194,7 +196,7 @@ def _dtype(name: str) -> int:
         return _OTHERS[name]
     number = dtypes.named(name).tf
     if number is None:
-        raise EncodeError(f"TensorFlow has no dtype {name}")
+        raise EncodeError(f"TensorFlow does not support the dtype {name}")
     return number
 
 
@@ -202,7 +204,7 @@ def _dtype(name: str) -> int:
 
 
 def build_status(model: ModelSpec) -> list[Any]:
-    """A request for the versions of a model, in pieces.
+    """Return a request for the versions of a model, in chunks.
 
     >>> build_status(ModelSpec("m"))
     [b'\\n\\x03\\n\\x01m']
@@ -211,52 +213,61 @@ def build_status(model: ModelSpec) -> list[Any]:
 
 
 def parse_status(data: Buffer, limits: Limits = DEFAULT) -> ModelSpec:
-    """Which model a status request asks for.
+    """Return the model of a status request.
 
     >>> parse_status(b"".join(build_status(ModelSpec("m", label="stable")))).label
     'stable'
     """
-    where = Fields(data, limits, _SHARE)
-    return where.spec(where.take(where.whole, once=(1,))[1])
+    reader = Fields(data, limits, _SHARE)
+    return reader.spec(reader.take(reader.whole, once=(1,))[1])
 
 
 def build_status_answer(versions: Iterable[VersionStatus]) -> list[Any]:
-    """The answer to a status request, in pieces.
+    """Return the answer to a status request, in chunks.
 
     >>> b"".join(build_status_answer([VersionStatus(1, "AVAILABLE")])).hex(" ")
     '0a 06 08 01 10 1e 1a 00'
     """
     chunks = []
     numbers = {name: number for number, name in STATES.items()}
-    for one in versions:
-        if one.state not in numbers:
-            raise EncodeError(f"no state {one.state!r}{choices(one.state, numbers)}", format=FORMAT)
-        status = varint(1, one.code) + text(2, one.message)
+    for version in versions:
+        if version.state not in numbers:
+            raise EncodeError(
+                f"unknown state {version.state!r}{choices(version.state, numbers)}", format=FORMAT
+            )
+        status = varint(1, version.code) + text(2, version.message)
         chunks.append(
-            piece(1, varint(1, int(one.version)) + varint(2, numbers[one.state]) + piece(3, status))
+            piece(
+                1,
+                varint(1, int(version.version))
+                + varint(2, numbers[version.state])
+                + piece(3, status),
+            )
         )
     return whole(chunks)
 
 
 def parse_status_answer(data: Buffer, limits: Limits = DEFAULT) -> list[VersionStatus]:
-    """The versions of a model, in the server's order. A state that is not known here is UNKNOWN.
+    """Return the versions of a model, in the server's order. Unknown states become UNKNOWN.
 
     >>> parse_status_answer(b"".join(build_status_answer([VersionStatus(1, "END", 5, "gone")])))
     [VersionStatus(version=1, state='END', code=5, message='gone')]
     """
-    where = Fields(data, limits, _SHARE)
-    found = []
-    for _, at in where.pieces(where.whole, "versions"):
-        one = where.take(at, once=(3,), numbers=(1, 2))
+    reader = Fields(data, limits, _SHARE)
+    versions = []
+    for _, span in reader.pieces(reader.whole, "versions"):
+        fields = reader.take(span, once=(3,), numbers=(1, 2))
         status: dict[int, Any] = (
-            where.take(one[3], once=(2,), numbers=(1,)) if one[3] is not None else {1: 0, 2: None}
+            reader.take(fields[3], once=(2,), numbers=(1,))
+            if fields[3] is not None
+            else {1: 0, 2: None}
         )
-        found.append(
+        versions.append(
             VersionStatus(
-                signed(one[1]),
-                STATES.get(one[2], STATES[0]),
+                signed(fields[1]),
+                STATES.get(fields[2], STATES[0]),
                 signed(status[1]),
-                where.text(status[2]),
+                reader.text(status[2]),
             )
         )
-    return found
+    return versions

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Self
 
-from ..._errors import EncodeError
+from ..._errors import UsageError
 from ..signature import Signature
 from .folders import Folders, Versions
 from .http import HttpServer
@@ -77,7 +77,7 @@ class Server:
         hosts: Collection[str] = (),
     ) -> None:
         if rest is None and grpc is None:
-            raise EncodeError(
+            raise UsageError(
                 "a server listens on rest=PORT or grpc=PORT, or on both; 0 is a port of the"
                 " system's choice"
             )
@@ -141,14 +141,14 @@ class Server:
     def rest_url(self) -> str:
         """http://127.0.0.1:8501"""
         if self._rest is None:
-            raise EncodeError("this server has no REST; Server(..., rest=0) gives it a port")
+            raise UsageError("this server has no REST; Server(..., rest=0) gives it a port")
         return f"http://{self._where(self._rest.port)}"
 
     @property
     def grpc_url(self) -> str:
         """grpc://127.0.0.1:8500"""
         if self._rpc is None:
-            raise EncodeError("this server has no gRPC; Server(..., grpc=0) gives it a port")
+            raise UsageError("this server has no gRPC; Server(..., grpc=0) gives it a port")
         return f"grpc://{self._where(self._rpc.port)}"
 
     @property

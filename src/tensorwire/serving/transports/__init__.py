@@ -1,16 +1,16 @@
-"""How bytes get to a server and back. A transport knows nothing of tensors, models or retries: one
-call, one answer, by a deadline.
+"""Transports: they send one call to a server and return its answer, before a deadline. They do not
+deal with tensors, models or retries.
 
-    http_client.HttpTransport       HTTP/1.1, over TLS too. An exchange is written once, as steps that
-    http_async.AsyncHttpTransport   say what they wait for (drivers.py). http1.py has the rules of
-                                    HTTP, without I/O
+    http_client.HttpTransport       HTTP/1.1, with or without TLS. The exchange is written once, as
+    http_async.AsyncHttpTransport   a generator that threads and asyncio drive (drivers.py);
+                                    http1.py implements HTTP without I/O
     rpc.RpcTransport                gRPC by grpcio, bytes in and bytes out
     rpc_async.AsyncRpcTransport
-    mock.MockTransport              for tests: answers that you give, calls that you can look at
+    mock.MockTransport              for tests: returns prepared answers and records the calls
 
-A transport raises TransportError when the exchange broke off, ConnectError when it never began (so
-that it may be tried again), DeadlineError when the time was up, LimitError when the answer is too
-large. An answer with an error status is an Answer.
+A transport raises ConnectError if the server did not get the request (so a retry is safe),
+TransportError if the exchange broke off, DeadlineError if the deadline has passed, and LimitError
+if the answer is too large. An answer with an error status is returned as an Answer.
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ from ..._errors import DeadlineError, TransportError
 
 
 class ConnectError(TransportError):
-    """The server was not reached, or closed a connection that was kept open before it took the
-    request: nothing has happened yet.
+    """The server was not reached, or closed a kept-alive connection before it read the request: a
+    retry is safe.
     """
 
 
 class Call(NamedTuple):
-    """One exchange, ready to be sent."""
+    """A request, ready to be sent."""
 
     method: str
-    """"GET" or "POST"; by gRPC the method's full name,
+    """"GET" or "POST"; for gRPC the method's full name,
     "/tensorflow.serving.PredictionService/Predict".
     """
     target: str = ""
-    """The path, percent-encoded; by gRPC nothing."""
+    """The path, percent-encoded; empty for gRPC."""
     body: Sequence[Any] = ()
-    """Buffers, one after the other."""
+    """Buffers, which are sent one after the other."""
     headers: Mapping[str, str] = {}
 
 
 class Answer(NamedTuple):
-    """What came back."""
+    """The response to a call."""
 
     status: int
-    """HTTP's; by gRPC the one that TensorFlow Serving's REST API gives for that code."""
+    """The HTTP status; for gRPC the one that TensorFlow Serving's REST API has for that code."""
     headers: Mapping[str, str]
-    """Names in lower case. By gRPC "grpc-status" and what the server added."""
+    """Names in lower case. For gRPC "grpc-status" and the server's metadata."""
     body: memoryview
-    """All of it, unpacked; by gRPC the message, or the text of the error."""
+    """The whole body, decompressed; for gRPC the message, or the text of the error."""
 
 
 @dataclass(frozen=True)
 class Deadline:
-    """A point in time that everything has to be done by.
+    """A point in time by which a call has to be finished.
 
     >>> Deadline.after(60).left() <= 60
     True
@@ -68,26 +68,34 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float, clock: Callable[[], float] = time.monotonic) -> Deadline:
+        """Return the deadline that many seconds from now."""
         return cls(clock() + seconds, seconds, clock)
 
     def left(self) -> float:
-        """Seconds that are left; DeadlineError if there are none."""
+        """Return the seconds that are left; raise DeadlineError if the deadline has passed."""
         left = self.at - self.clock()
         if left <= 0:
             raise self.passed()
         return left
 
     def passed(self) -> DeadlineError:
-        return DeadlineError(f"no answer within {self.seconds:g} s; deadline= allows more")
+        """Return the error for a deadline that has passed."""
+        return DeadlineError(
+            f"no answer within {self.seconds:g} s", hint="a larger deadline= allows more time"
+        )
 
 
 class Transport(Protocol):
+    """A transport for threads."""
+
     def send(self, call: Call, deadline: Deadline) -> Answer: ...
 
     def close(self) -> None: ...
 
 
 class AsyncTransport(Protocol):
+    """A transport for asyncio."""
+
     async def send(self, call: Call, deadline: Deadline) -> Answer: ...
 
     async def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Where a server is: its URL, and the addresses of its name."""
+"""Server URLs, and the resolution of host names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import threading
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from ..._errors import EncodeError
+from ..._errors import UsageError
 from . import ConnectError
 from .drivers import Steps, Wait
 
@@ -20,7 +20,7 @@ Address = tuple[socket.AddressFamily, tuple[str, int] | tuple[str, int, int, int
 
 
 class Origin(NamedTuple):
-    """A server, as a URL names it.
+    """A server as named by a URL: scheme, host, port and path prefix.
 
     >>> Origin.parse("https://models.example.com/team/").prefix
     '/team'
@@ -32,40 +32,43 @@ class Origin(NamedTuple):
     host: str
     port: int
     prefix: str
-    """What stands before every path."""
+    """The path that comes before every target, without a final slash."""
     login: str = ""
-    """Of a proxy: user and password, as `Proxy-Authorization` has them."""
+    """For a proxy: the value of `Proxy-Authorization`."""
 
     @classmethod
     def parse(cls, url: str, proxy: bool = False) -> Origin:
-        """An EncodeError says what is wrong with a URL."""
+        """Return the origin for a URL; raise EncodeError if it is not valid."""
         shown = re.sub(r"//[^/]*@", "//...@", url)
         if "...@" in shown and not proxy:
-            raise EncodeError(
-                'a URL with a user or password in it ends up in logs; say headers={"Authorization":'
-                " ...} instead"
+            raise UsageError(
+                "a server URL cannot contain a user name or password, because URLs appear in logs",
+                hint='pass headers={"Authorization": ...}',
             )
         if not re.fullmatch(r"[!-~]+", url):
-            raise EncodeError(
-                f"{shown!r} is not a URL: it has spaces, or letters that are not ASCII"
+            raise UsageError(
+                f"{shown!r} is not a URL: it contains spaces, control characters, or characters"
+                " that are not ASCII"
             )
         try:
             parts = urlsplit(url)
             host, port = parts.hostname or "", parts.port
         except ValueError as cause:
-            # which may have the password in it
-            raise EncodeError(f"{shown!r} is not a URL: {cause}") from None
+            # `from None`, because the message of the cause may contain the password.
+            raise UsageError(f"{shown!r} is not a URL: {cause}") from None
         if parts.scheme not in (("http",) if proxy else ("http", "https")) or not (
             _NAME.fullmatch(host) or _IPV6.fullmatch(host)
         ):
-            what = (
-                "a proxy's URL is http://host:port"
+            expected = (
+                "a proxy URL is http://host:port"
                 if proxy
-                else "a server's URL is http://host:port or https://host:port"
+                else "a server URL is http://host:port or https://host:port"
             )
-            raise EncodeError(f"{shown!r}: {what}, with an IPv6 address in brackets")
+            raise UsageError(f"invalid URL {shown!r}: {expected}, with IPv6 addresses in brackets")
         if parts.query or parts.fragment or port == 0:
-            raise EncodeError(f"{shown!r}: a server's URL has no query, no fragment and no port 0")
+            raise UsageError(
+                f"invalid server URL {shown!r}: no query, no fragment and no port 0 are allowed"
+            )
         secure = parts.scheme == "https"
         return cls(
             secure,
@@ -77,11 +80,12 @@ class Origin(NamedTuple):
 
     @property
     def authority(self) -> str:
-        """As `Host` has it: without the port that is usual."""
+        """The value of the `Host` header: without the default port."""
         return self._name if self.port == (443 if self.secure else 80) else self.place
 
     @property
     def place(self) -> str:
+        """host:port, for messages and for CONNECT."""
         return f"{self._name}:{self.port}"
 
     @property
@@ -90,6 +94,7 @@ class Origin(NamedTuple):
 
 
 def _login(user: str | None, password: str | None) -> str:
+    """Return the value of `Proxy-Authorization` (Basic); empty without a user name."""
     if user is None:
         return ""
     return (
@@ -98,37 +103,41 @@ def _login(user: str | None, password: str | None) -> str:
 
 
 def resolve(origin: Origin, until: float) -> Steps[list[Address]]:
-    """The addresses of a name, asked for in a thread: the system's resolver knows no deadline, so
-    we do not wait for it beyond ours.
+    """Resolve a host name.
+
+    The system's resolver has no timeout. So a thread calls it, and signals its end by closing its
+    half of a socket pair; after `until` the thread is left alone.
     """
     try:
         return _addresses(origin, socket.AI_NUMERICHOST)
     except (OSError, UnicodeError):
-        pass  # a name, not a number
-    found: list[list[Address] | Exception] = []
+        # The host is a name, not a numeric address.
+        pass
+    results: list[list[Address] | Exception] = []
     ours, theirs = socket.socketpair()
 
     def ask() -> None:
-        with theirs:  # its end is what wakes us
+        with theirs:
             try:
-                found.append(_addresses(origin, 0))
+                results.append(_addresses(origin, 0))
             except (OSError, UnicodeError) as error:
-                found.append(error)
+                results.append(error)
 
     with ours:
         threading.Thread(target=ask, name="tensorwire-resolve", daemon=True).start()
         if not (yield Wait(ours, select.POLLIN, until)):
             raise ConnectError(
-                f"no address for {origin.host!r} in time: the name server does not answer"
+                f"cannot resolve host name {origin.host!r}: the name server does not answer"
             )
-    if isinstance(found[0], Exception):
-        raise ConnectError(
-            f"no address for {origin.host!r}: {found[0]}; is the name right?"
-        ) from found[0]
-    return found[0]
+    if isinstance(results[0], Exception):
+        raise ConnectError(f"cannot resolve host name {origin.host!r}: {results[0]}") from results[
+            0
+        ]
+    return results[0]
 
 
 def _addresses(origin: Origin, flags: int) -> list[Address]:
+    """Return the addresses of a host, from the system's resolver."""
     infos = socket.getaddrinfo(
         origin.host, origin.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=flags
     )

@@ -1,6 +1,4 @@
-"""Where the body of an answer is put together: straight into its own memory, and never more of it
-than `Limits` allows.
-"""
+"""Bodies of responses: they are received directly into their final memory, within `Limits`."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from ...transforms.compression.streams import Decompressor
 _LEAST = 4096
 """Bytes of the smallest buffer that grows."""
 _ROOM = 1 << 18
-"""Bytes to read at a time where nobody knows how many will come."""
+"""Bytes to read at a time if the size of the body is unknown."""
 ENCODINGS: dict[str, type[Decompressor]] = {
     "gzip": GzipDecompressor,
     "x-gzip": GzipDecompressor,
@@ -22,20 +20,19 @@ ENCODINGS: dict[str, type[Decompressor]] = {
 
 
 def check_size(size: int, limits: Limits) -> None:
-    """A LimitError if an answer of that many bytes is too large, before anything is allocated for
-    it.
-    """
+    """Raise LimitError if an answer of that size is too large, before memory is allocated."""
     if size > limits.answer:
         raise LimitError(
-            f"an answer of {size:,} bytes or more; Limits(answer={limits.answer:,}) allows no more"
+            f"the answer has at least {size:,} bytes, the limit is {limits.answer:,}",
+            hint="a larger limits=tw.Limits(answer=...) allows more",
         )
 
 
 class Body:
-    """Bytes as they came. With a size there is one buffer, of that size; without, one that grows.
+    """An uncompressed body: one buffer of the announced size, or one that grows.
 
-    Memory that nobody has touched yet costs nothing, so a server that promises much and sends
-    little costs little.
+    The system provides memory when it is first written to. So a server that announces a large body
+    and sends a small one costs little.
 
     >>> body = Body(Limits())
     >>> body.add(b"some ")
@@ -46,7 +43,7 @@ class Body:
     """
 
     direct = True
-    """Whether bytes may be read from the network into `room`."""
+    """Whether bytes may be received directly into `room`."""
 
     def __init__(self, limits: Limits, size: int = 0) -> None:
         check_size(size, limits)
@@ -55,26 +52,26 @@ class Body:
 
     @property
     def came(self) -> int:
-        """Bytes so far, as the server sent them."""
+        """Bytes so far, before decompression."""
         return self._size
 
     def room(self, most: int | None = None) -> memoryview:
-        """Where the next bytes go, `most` of them at most; None if nobody knows how many come."""
+        """Return memory for the next bytes, at most `most`; None if their number is unknown."""
         if most is not None:
             self._grow(self._size + most)
             return self._view[self._size : self._size + most]
-        # one byte more than allowed has room: only when it comes is the answer too large
+        # There is room for one byte above the limit: the body is too large only if that byte comes.
         if self._size == len(self._view):
             self._grow(min(self._size + _ROOM, self._limits.answer + 1))
         return self._view[self._size :]
 
     def wrote(self, count: int) -> None:
-        """So many bytes were put where `room` said."""
+        """Count bytes that were written to `room`."""
         self._size += count
         check_size(self._size, self._limits)
 
     def add(self, piece: Buffer) -> None:
-        """Takes a copy of some bytes."""
+        """Append a copy of some bytes."""
         end = self._size + len(piece)
         check_size(end, self._limits)
         self._grow(end)
@@ -82,18 +79,18 @@ class Body:
         self._size = end
 
     def finish(self) -> memoryview:
-        """All of it."""
+        """Return the whole body."""
         return self._view[: self._size]
 
     def forget(self) -> None:
-        """After an error, which knows by its traceback who raised it and so keeps us alive: the
-        memory shall not stay with it.
-        """
+        """Release the memory, after an error: the error's traceback keeps this object alive."""
         self._view = memoryview(b"")
 
     def _grow(self, need: int) -> None:
-        """Sizes are the limit, half of it, a quarter ...: while the last buffer is copied, the two
-        together have no more than the limit.
+        """Make the buffer larger, if needed.
+
+        Sizes are the limit divided by powers of 2. So while bytes are copied, the old buffer and
+        the part of the new one that is in use stay within the limit together.
         """
         if need <= len(self._view):
             return
@@ -106,7 +103,7 @@ class Body:
 
 
 class PackedBody(Body):
-    """Bytes that come compressed. `size` is how many of those there will be, if that is known.
+    """A compressed body, decompressed as it comes. `size` is the compressed size, if it is known.
 
     >>> import gzip
     >>> body = PackedBody("gzip", Limits())
@@ -146,21 +143,21 @@ class PackedBody(Body):
         return super().finish()
 
     def _wrong(self, cause: DecodeError) -> TransportError:
+        """Return the error for invalid compressed data."""
         return TransportError(f"the body of the answer is not valid {self._encoding}: {cause}")
 
 
 def make_body(encoding: str, limits: Limits, size: int = 0) -> Body:
-    """The body for a Content-Encoding, which may be several, and a Content-Length, if there is one."""
-    given = [
+    """Return the body for a Content-Encoding and a Content-Length (0 if it is unknown)."""
+    encodings = [
         name
         for name in (part.strip().lower() for part in encoding.split(","))
         if name not in ("", "identity")
     ]
-    if not given:
+    if not encodings:
         return Body(limits, size)
-    if len(given) > 1 or given[0] not in ENCODINGS:
-        known = ", ".join(ENCODINGS)
+    if len(encodings) > 1 or encodings[0] not in ENCODINGS:
         raise TransportError(
-            f"the body of the answer has the Content-Encoding {encoding[:100]!r}; known: {known}"
+            f"unsupported Content-Encoding {encoding[:100]!r} (supported: {', '.join(ENCODINGS)})"
         )
-    return PackedBody(given[0], limits, size)
+    return PackedBody(encodings[0], limits, size)

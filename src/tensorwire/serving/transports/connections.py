@@ -1,4 +1,4 @@
-"""Connections to a server: made, and kept for the next call. Nothing here waits; see `drivers`."""
+"""Connections to a server, and the pool that keeps them alive. Nothing here blocks; see `drivers`."""
 
 from __future__ import annotations
 
@@ -11,59 +11,56 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from ..._errors import EncodeError
+from ..._errors import UsageError
 from . import ConnectError
 from .addresses import Address, Origin, resolve
 from .drivers import Steps, Wait
 
 IDLE = 60.0
-"""Seconds that a connection is kept without a call: servers and what stands between forget about
-them, too.
-"""
+"""Seconds that an idle connection is kept: servers, proxies and firewalls drop them, too."""
 
 
 class Busy(Exception):
-    """The socket cannot take or give bytes now."""
+    """The socket has no bytes to read, or no space to write, now."""
 
     def __init__(self, events: int) -> None:
         self.events = events
-        """What to wait for."""
+        """The poll events to wait for."""
 
 
 class Connection:
-    """A socket that never blocks."""
+    """A non-blocking socket."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.used = False
-        """Whether an answer has come over it: then the server may close it whenever it wants."""
+        """Whether an answer has come over it: from then on the server may close it at any time."""
         self._pid, self._idle_since = os.getpid(), 0.0
 
     def send(self, buffers: Sequence[memoryview]) -> int:
-        """How many bytes were taken; Busy if none can be."""
+        """Send bytes and return how many were taken; raise Busy if none can be sent now."""
         try:
             return self.sock.sendmsg(buffers)
         except BlockingIOError:
             raise Busy(select.POLLOUT) from None
 
     def receive(self, room: memoryview) -> int:
-        """How many bytes came; 0 if no more ever will, Busy if none have yet."""
+        """Receive bytes and return how many came, 0 at the end; raise Busy if none are there."""
         try:
             return self.sock.recv_into(room)
         except BlockingIOError:
             raise Busy(select.POLLIN) from None
 
     def rest(self) -> None:
-        """It is kept from here on."""
+        """Mark the connection as idle from now on."""
         self.used, self._idle_since = True, time.monotonic()
 
     @property
     def usable(self) -> bool:
-        """Whether it is as it was left: not too long ago, in this process (not the parent of a
-        fork, which still has it), nothing to read.
+        """Whether an idle connection can be reused.
 
-        There should be nothing: bytes are those of no answer, and an end means that the server has
-        closed it.
+        It was opened by this process (after a fork the parent still uses it), it was not idle for
+        too long, and it has nothing to read: that would be unexpected bytes, or the end of stream.
         """
         poll = select.poll()
         poll.register(self.sock, select.POLLIN)
@@ -78,12 +75,12 @@ class Connection:
 
 
 class ConnectionPool:
-    """A bounded number of connections to a server: those in use, and those kept for the next call,
-    of which the last one used is taken first.
+    """A pool with a bounded number of connections to a server.
 
-    A call that finds all of them in use waits for its turn, first come, first served. It waits on a
-    socket, to which `give_back` writes a byte, so that the same steps run in threads and in event
-    loops.
+    1. The connection that was used last is reused first.
+    2. A call that finds all connections in use waits for its turn, first come, first served.
+    3. It waits on a socket pair, to which `give_back` writes a byte. So the same steps run in
+       threads and in event loops.
     """
 
     def __init__(self, most: int) -> None:
@@ -94,12 +91,15 @@ class ConnectionPool:
         self._forget_uses()
 
     def _forget_uses(self) -> None:
-        """After a fork, the calls of the parent process do not count here."""
+        """Reset the counts; after a fork the parent's calls do not count in the child."""
         self._pid, self._used = os.getpid(), 0
         self._queue: deque[socket.socket] = deque()
 
     def take(self) -> Steps[Connection | None]:
-        """A kept connection, or None if the caller may make a new one. `give_back` has to follow."""
+        """Return an idle connection, or None if the caller may open a new one.
+
+        The caller has to call `give_back` in both cases.
+        """
         turn: tuple[socket.socket, socket.socket] | None = None
         with self._lock:
             self._check()
@@ -110,7 +110,8 @@ class ConnectionPool:
                     turn = socket.socketpair()
                 except OSError as cause:
                     raise ConnectError(
-                        f"no connection, and no descriptor to wait for one ({cause})"
+                        f"all connections are in use, and no socket could be created to wait for"
+                        f" one: {cause}"
                     ) from cause
                 self._queue.append(turn[1])
         if turn is not None:
@@ -118,6 +119,7 @@ class ConnectionPool:
         return self._usable()
 
     def _wait(self, ours: socket.socket, theirs: socket.socket) -> Steps[None]:
+        """Wait for a turn; leave the queue if the caller gives up."""
         has_turn = False
         try:
             has_turn = yield Wait(ours, select.POLLIN)
@@ -125,17 +127,18 @@ class ConnectionPool:
             with ours, theirs, self._lock:
                 if theirs in self._queue:
                     self._queue.remove(theirs)
-                elif not has_turn:  # the time was up just when the turn came
+                elif not has_turn:
+                    # The deadline passed just when the turn came: the next call gets it.
                     self._pass_on()
 
     def _check(self) -> None:
         if self._closed:
-            raise EncodeError("this client is closed; make a new one")
+            raise UsageError("the client is closed", hint="create a new one")
         if self._pid != os.getpid():
             self._forget_uses()
 
     def _usable(self) -> Connection | None:
-        """A kept connection; those that cannot be used any more are closed on the way."""
+        """Return an idle connection that can be reused, or None; close those that cannot."""
         while True:
             with self._lock:
                 connection = self._kept.pop() if self._kept else None
@@ -144,7 +147,7 @@ class ConnectionPool:
             connection.close()
 
     def give_back(self, connection: Connection | None) -> None:
-        """Ends the use of a connection, which is kept, or of one that is closed."""
+        """End a use: keep the connection for the next call; None if the caller has closed it."""
         if connection is not None:
             connection.rest()
         with self._lock:
@@ -156,14 +159,14 @@ class ConnectionPool:
             connection.close()
 
     def _pass_on(self) -> None:
-        """Lets the next call have its turn; with the lock."""
+        """Give the turn to the next call in the queue. The caller holds the lock."""
         if self._queue:
             self._queue.popleft().send(b"\0")
         else:
             self._used = max(0, self._used - 1)
 
     def close(self) -> None:
-        """Closes the kept connections. Calls that have begun, or wait for their turn, are finished."""
+        """Close the idle connections; calls in progress and in the queue are finished."""
         with self._lock:
             self._closed = True
             kept, self._kept = self._kept, deque()
@@ -171,7 +174,7 @@ class ConnectionPool:
             connection.close()
 
     def __del__(self) -> None:
-        """Many never close a client; what it kept is not worth a warning."""
+        """Close the idle connections without a ResourceWarning: few programs close a client."""
         for connection in self._kept:
             connection.close()
 
@@ -179,14 +182,16 @@ class ConnectionPool:
 def connect(
     origin: Origin, seconds: float, until: float, clock: Callable[[], float]
 ) -> Steps[Connection]:
-    """A connection to any of the addresses of a name, in the system's order. Each has its share of
-    the time that is left.
+    """Connect to the first address of a host name that answers, in the system's order.
+
+    Each address gets an equal share of the time that is left.
     """
     failed: Exception | None = None
     try:
         addresses = yield from resolve(origin, until)
-    except OSError as cause:  # not the name's fault: there is no file descriptor left
-        raise ConnectError(f"no connection to {origin.place} ({cause})") from cause
+    except OSError as cause:
+        # The name is not the reason: the process has no file descriptor left.
+        raise ConnectError(f"cannot connect to {origin.place}: {cause}") from cause
     for after in reversed(range(len(addresses))):
         now = clock()
         try:
@@ -197,20 +202,24 @@ def connect(
             )
         except OSError as error:
             failed = error
-    why = (
-        f"within {seconds:g} s; connect= allows more"
-        if isinstance(failed, TimeoutError)
-        else f"({failed}); does it run there?"
-    )
-    raise ConnectError(f"no connection to {origin.place} {why}") from failed
+    if isinstance(failed, TimeoutError):
+        raise ConnectError(
+            f"cannot connect to {origin.place} within {seconds:g} s",
+            hint="a larger connect= allows more time",
+        ) from failed
+    raise ConnectError(
+        f"cannot connect to {origin.place}: {failed}", hint="is the server running there?"
+    ) from failed
 
 
 def _connect(address: Address, until: float) -> Steps[Connection]:
+    """Connect to one address; raise OSError if it fails, TimeoutError if it takes too long."""
     family, where = address
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
-        # the head of a small request does not wait for an acknowledgement
+        # Without TCP_NODELAY the end of a small request could wait for an acknowledgement of its
+        # beginning.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         code = sock.connect_ex(where)
         if code in (errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EINTR):

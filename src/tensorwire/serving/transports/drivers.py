@@ -1,5 +1,7 @@
-"""How the same steps run in a thread and in an event loop: they are a generator that says what it
-waits for, and never waits itself.
+"""Drivers for I/O that is written once for threads and for asyncio.
+
+The I/O is a generator of steps. It never blocks: it yields a `Wait` for a socket, and the driver (a
+loop in this thread, or `http_async.run` in an event loop) waits and sends the result back.
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ T = TypeVar("T")
 
 
 class Wait(NamedTuple):
-    """Until a socket can be read (`select.POLLIN`), written (`POLLOUT`) or either. The answer is
-    whether it can, or False after `until`.
+    """A wait until a socket is readable (`select.POLLIN`), writable (`POLLOUT`) or either.
+
+    The driver sends back True, or False if the time `until` has passed.
     """
 
     sock: socket.socket
@@ -26,13 +29,13 @@ class Wait(NamedTuple):
 
 
 Steps = Generator[Wait | None, bool, T]
-"""None means that something was done, and more can be: a moment to look at the time and to let
-others run.
+"""Steps yield None after some work, without a wait, so that the driver can check the deadline and
+let other tasks run.
 """
 
 
 def run(steps: Steps[T], deadline: Deadline) -> T:
-    """Takes the steps in this thread; a DeadlineError if they take too long.
+    """Run the steps in this thread; raise DeadlineError if they take too long.
 
     >>> def steps():
     ...     yield None
@@ -50,17 +53,17 @@ def run(steps: Steps[T], deadline: Deadline) -> T:
         result: T = stop.value
         return result
     finally:
-        steps.close()  # whatever they have open
+        # Run the cleanup of the steps, which closes their sockets.
+        steps.close()
 
 
 def seconds_to(end: float, deadline: Deadline) -> float:
-    """What is left until then, as a timeout: not negative, and with a deadline that is never, not
-    more than a few days.
-    """
+    """Return the seconds until `end` as a timeout: between 0 and 1e6, which all systems accept."""
     return max(0.0, min(end - deadline.clock(), 1e6))
 
 
 def _ready(wait: Wait, deadline: Deadline) -> bool:
+    """Wait until the socket is ready; return False if `wait.until` has passed."""
     poll = select.poll()
     poll.register(wait.sock, wait.events)
     end = min(wait.until, deadline.at)

@@ -1,5 +1,6 @@
-"""HTTP for asyncio. It needs an event loop that can watch sockets, as all have but the proactor of
-Windows.
+"""The HTTP transport for asyncio.
+
+The event loop needs `add_reader` and `add_writer`: all loops have them, except Windows' proactor.
 """
 
 from __future__ import annotations
@@ -13,24 +14,26 @@ from .drivers import Steps, Wait, seconds_to
 from .http_client import FAILURES, HttpConnection
 
 _TURN = 0.005
-"""Seconds of work after which others have their turn."""
+"""Seconds of work after which other tasks get a turn."""
 T = TypeVar("T")
 
 
 class AsyncHttpTransport(HttpConnection):
-    """One call, one answer; for any number of tasks at once. Arguments are those of HttpConnection. A
-    cancelled call closes its connection.
+    """HTTP/1.1 for asyncio, with the arguments of HttpConnection. Tasks can share it.
+
+    A cancelled call closes its connection.
 
     >>> async def call():
     ...     async with AsyncHttpTransport("http://127.0.0.1:1", connect=0.5) as transport:
     ...         await transport.send(Call("GET", "/v1/models/m"), Deadline.after(1))
     >>> asyncio.run(call())
     Traceback (most recent call last):
-    tensorwire.serving.transports.ConnectError: no connection to 127.0.0.1:1 (... refused); does it
-    run there? ...
+    tensorwire.serving.transports.ConnectError: cannot connect to 127.0.0.1:1: ... refused (path
+    http://127.0.0.1:1/v1/models/m); is the server running there?
     """
 
     async def send(self, call: Call, deadline: Deadline) -> Answer:
+        """Send a call and return its answer."""
         try:
             return await run(self._exchange(call, deadline), deadline)
         except FAILURES as error:
@@ -38,7 +41,7 @@ class AsyncHttpTransport(HttpConnection):
             raise
 
     async def close(self) -> None:
-        """Closes what is kept; a call that is on its way is finished."""
+        """Close the idle connections; calls in progress are finished."""
         self._pool.close()
 
     async def __aenter__(self) -> Self:
@@ -49,8 +52,9 @@ class AsyncHttpTransport(HttpConnection):
 
 
 async def run(steps: Steps[T], deadline: Deadline) -> T:
-    """Takes the steps in this event loop; a DeadlineError if they take too long. `drivers.run` is
-    the same for a thread.
+    """Run the steps in this event loop; raise DeadlineError if they take too long.
+
+    `drivers.run` does the same in a thread.
     """
     loop = asyncio.get_running_loop()
     try:
@@ -71,10 +75,12 @@ async def run(steps: Steps[T], deadline: Deadline) -> T:
         result: T = stop.value
         return result
     finally:
-        steps.close()  # whatever they have open
+        # Cancellation and errors run the cleanup of the steps, which closes their sockets.
+        steps.close()
 
 
 async def _ready(loop: asyncio.AbstractEventLoop, wait: Wait, deadline: Deadline) -> bool:
+    """Wait until the socket is ready; return False if `wait.until` has passed."""
     ready: asyncio.Future[bool] = loop.create_future()
 
     def done(result: bool) -> None:

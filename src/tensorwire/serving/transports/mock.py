@@ -1,4 +1,4 @@
-"""A transport for tests: no server, no network, and yet the real bytes."""
+"""A transport for tests: without a server or a network, but with the real bytes of each protocol."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ..._errors import EncodeError, ModelError
+from ..._errors import EncodeError, ModelError, UsageError
 from ..._limits import DEFAULT
 from .. import kserve, rest
 from ..lower.lift import together
@@ -19,23 +19,25 @@ Model = Callable[..., Any]
 
 
 _NOT_MOCKED = (
-    "this mock answers predict, metadata and status; MockTransport(respond) answers anything"
+    "MockTransport.model supports predict, metadata and status; use MockTransport(respond) for"
+    " other calls"
 )
 
 
 class MockTransport:
-    """Answers that you give, instead of a server's; `calls` has what was sent.
+    """A transport for tests: returns prepared answers and records the calls in `calls`.
 
-    `respond` gets each Call, and returns an Answer or raises what a transport raises.
-    `MockTransport.model` makes it of a function, and speaks REST, gRPC and KServe;
-    `MockTransport.answers` of a list. Both Client and AsyncClient take it.
+    `respond` gets each Call, and returns an Answer or raises an error of a transport.
+    `MockTransport.model` answers by a function, over REST, gRPC and KServe; `MockTransport.answers`
+    by a list. Pass it as `transport=` to `Client` or `AsyncClient`.
 
-    >>> from tensorwire.serving import Client, Signature
+    >>> import tensorwire as tw
     >>> from tensorwire.serving.transports import Answer
     >>> busy = Answer(503, {}, memoryview(b'{"error": "loading"}'))
-    >>> mock = MockTransport.answers([busy, busy, busy])
-    >>> client = Client("http://127.0.0.1:8501", model="m", signature=Signature.given({"x":
-    ...     ("float32", [None])}), transport=mock)
+    >>> mock = tw.serving.MockTransport.answers([busy, busy, busy])
+    >>> signature = tw.serving.Signature.given({"x": ("float32", [None])})
+    >>> client = tw.serving.Client(
+    ...     "http://127.0.0.1:8501", model="m", signature=signature, transport=mock)
     >>> client.predict([1, 2])
     Traceback (most recent call last):
         ...
@@ -51,13 +53,22 @@ class MockTransport:
 
     @classmethod
     def answers(cls, answers: Iterable[Answer | Exception]) -> MockTransport:
-        """One after the other; an error is raised."""
+        """Return a transport that gives these answers, one per call; errors are raised.
+
+        A call after the last answer raises EncodeError.
+
+        >>> import tensorwire as tw
+        >>> mock = tw.serving.MockTransport.answers([tw.TransportError("connection reset")])
+        >>> tw.serving.Client("http://127.0.0.1:8501", model="m", transport=mock).status()
+        Traceback (most recent call last):
+        tensorwire._errors.TransportError: connection reset
+        """
         waiting = iter(answers)
 
         def respond(call: Call) -> Answer:
             answer = next(waiting, None)
             if answer is None:
-                raise EncodeError("the mock has no answer left")
+                raise EncodeError("the mock has no more answers")
             if isinstance(answer, Exception):
                 raise answer
             return answer
@@ -66,22 +77,27 @@ class MockTransport:
 
     @classmethod
     def model(cls, function: Model, signature: Signature) -> MockTransport:
-        """A model that is a function of its inputs by name, sparse and ragged ones put together,
-        and returns its outputs by name.
+        """Return a transport that answers like a server of a model with this signature.
+
+        `function` gets the inputs by name, with sparse and ragged tensors reassembled, and returns
+        the outputs by name. It serves predict, metadata and status.
 
         >>> import numpy as np
-        >>> from tensorwire.serving import Client, Signature
-        >>> signature = Signature.given({"ids": ("ragged", "int64", [None, None])}, {"count":
-        ...     ("int64", [None])})
-        >>> mock = MockTransport.model(lambda ids: {"count": np.diff(ids.row_splits[0])}, signature)
-        >>> Client("grpc://127.0.0.1:8500", model="m", transport=mock).predict([[1, 2], [3]])
+        >>> import tensorwire as tw
+        >>> signature = tw.serving.Signature.given(
+        ...     {"ids": ("ragged", "int64", [None, None])}, {"count": ("int64", [None])})
+        >>> mock = tw.serving.MockTransport.model(
+        ...     lambda ids: {"count": np.diff(ids.row_splits[0])}, signature)
+        >>> client = tw.serving.Client("grpc://127.0.0.1:8500", model="m", transport=mock)
+        >>> client.predict([[1, 2], [3]])
         {'count': array([2, 1])}
         """
         return cls(_Model(function, signature).respond)
 
     def send(self, call: Call, deadline: Deadline) -> Answer:
+        """Record a call and return its answer; raise EncodeError after `close`."""
         if self.is_closed:
-            raise EncodeError("the client is closed")
+            raise UsageError("the client is closed")
         self.calls.append(call)
         return self.respond(call)
 
@@ -90,6 +106,8 @@ class MockTransport:
 
 
 class _Model:
+    """A function with a signature, served over REST, gRPC and KServe."""
+
     def __init__(self, function: Model, signature: Signature) -> None:
         self.function, self.signature = function, signature
 
@@ -115,10 +133,12 @@ class _Model:
         target = call.target
         if target.startswith("/v2/"):
             if target.endswith("/infer"):
-                made = kserve.build_answer(
+                encoded = kserve.build_answer(
                     self._run(kserve.parse_request(body, call.headers)), binary=_is_binary(call)
                 )
-                return {name.lower(): value for name, value in made.headers.items()}, made.chunks
+                return {
+                    name.lower(): value for name, value in encoded.headers.items()
+                }, encoded.chunks
             return {}, [
                 (
                     b""
@@ -127,18 +147,18 @@ class _Model:
                 )
             ]
         if target.endswith(":predict"):
-            asked = rest.parse_request(body, self.signature)
-            assert isinstance(asked, rest.RestRequest)
-            return {}, list(rest.build_answer(self._run(asked.inputs), asked.layout))
+            request = rest.parse_request(body, self.signature)
+            assert isinstance(request, rest.RestRequest)
+            return {}, list(rest.build_answer(self._run(request.inputs), request.layout))
         if target.endswith("/metadata"):
-            known = {
+            signatures = {
                 "signature_def": {"signature_def": {self.signature.name: self.signature.metadata()}}
             }
             return {}, [
                 json.dumps(
                     {
                         "model_spec": {"name": "mock", "signature_name": "", "version": "1"},
-                        "metadata": known,
+                        "metadata": signatures,
                     }
                 ).encode()
             ]
@@ -150,10 +170,12 @@ class _Model:
 
     def _rpc(self, call: Call, body: bytes) -> tuple[Mapping[str, str], list[Any]]:
         if call.method == messages.PREDICT:
-            asked = messages.parse_predict(body, DEFAULT)
-            outputs = self._run(asked.inputs)
-            wanted = {name: outputs[name] for name in asked.outputs} if asked.outputs else outputs
-            return {}, messages.build_predict_answer(asked.model, wanted, typed=True)
+            request = messages.parse_predict(body, DEFAULT)
+            outputs = self._run(request.inputs)
+            wanted = (
+                {name: outputs[name] for name in request.outputs} if request.outputs else outputs
+            )
+            return {}, messages.build_predict_answer(request.model, wanted, typed=True)
         if call.method == messages.METADATA:
             return {}, messages.build_metadata_answer(
                 messages.parse_metadata(body, DEFAULT).model, {self.signature.name: self.signature}
@@ -163,10 +185,10 @@ class _Model:
         raise ModelError(501, _NOT_MOCKED)
 
     def _run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        found = self.function(**together(inputs, self.signature.groups()))
-        if isinstance(found, Mapping):
-            return dict(found)
-        return {next(iter(self.signature.outputs), "output_0"): found}
+        outputs = self.function(**together(inputs, self.signature.groups()))
+        if isinstance(outputs, Mapping):
+            return dict(outputs)
+        return {next(iter(self.signature.outputs), "output_0"): outputs}
 
 
 def _is_binary(call: Call) -> bool:

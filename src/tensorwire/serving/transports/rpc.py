@@ -1,10 +1,9 @@
-"""gRPC, by grpcio: bytes in and bytes out, so that neither the protobuf runtime nor TensorFlow is
-needed.
+"""The gRPC transport, by grpcio: bytes in and bytes out, without protobuf or TensorFlow.
 
-grpcio reports its own troubles as if a server had answered: with a code, and a text. Which of them
-are answers is decided by the text (`refused`), because nothing else tells them apart (version 1.60
-named the peer in its debug string, 1.85 does not). A server that uses grpcio's words can at worst
-turn its error into another error.
+grpcio reports its own failures like answers of a server: with a status code and a text. Only the
+text tells them apart (`refused`): version 1.60 named the peer in its debug string, 1.85 does not.
+If a server's error has the same text as one of grpcio's, it is reported as another error, but never
+as a success.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from urllib.parse import urlsplit
 
 from ..._errors import (
     DeadlineError,
-    EncodeError,
     LimitError,
     MissingDependencyError,
     TensorwireError,
     TransportError,
+    UsageError,
     choices,
 )
 from ..._limits import DEFAULT, Limits
@@ -39,9 +38,9 @@ SCHEMES = ("grpc", "grpcs")
 _MOST = (1 << 31) - 1
 _IDENTITY, _GZIP = 1, 4
 _BOUNDED = (1, 82)
-"""Older versions of grpcio unpack all of an answer before they ask how large it may be."""
+"""Older versions of grpcio decompress a whole answer before they check its size."""
 _EARLY = 0.05
-"""Seconds by which grpcio's clock may be ahead of ours."""
+"""Seconds by which grpcio's deadline may come before ours."""
 _KEY = re.compile(r"(?!grpc-)[a-z0-9_.-]+")
 _VALUE = re.compile(r"[ -~]*")
 _UNREACHED = re.compile(
@@ -53,7 +52,7 @@ _BROKEN = re.compile(
     r" received|Failed parsing HTTP/2|Received RST_STREAM"
     r"|Compression algorithm|Channel closed|Locally cancelled|Invalid metadata"
 )
-"""How grpcio's texts begin for an exchange that broke off."""
+"""The beginnings of grpcio's texts for an exchange that broke off."""
 _LARGER = re.compile(
     r"(?<!SERVER: )Received message larger than max \(\d+ vs\.? (\d+)\)|Decompressed message larger"
     r" than max"
@@ -63,7 +62,7 @@ _STATUS = re.compile(r"Received http2 (?::status )?header with (?::?status|non-2
 
 @dataclass(frozen=True)
 class RpcTarget:
-    """How to get to a server."""
+    """A gRPC server and the settings of its channel."""
 
     url: str
     target: str
@@ -90,7 +89,7 @@ class RpcTarget:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
         except ValueError as error:
-            raise EncodeError(f"{url!r:.100} is no address: {error}") from None
+            raise UsageError(f"invalid gRPC address {url!r:.100}: {error}") from None
         if (
             parts.scheme not in SCHEMES
             or not host
@@ -99,21 +98,22 @@ class RpcTarget:
             or parts.fragment
             or "@" in parts.netloc
         ):
-            raise EncodeError(
-                f"{url!r:.100} is no address such as grpc://HOST:PORT or grpcs://HOST:PORT"
+            raise UsageError(
+                f"invalid gRPC address {url!r:.100}: expected grpc://HOST:PORT or grpcs://HOST:PORT"
             )
         if port is None:
-            raise EncodeError(
-                f"{url!r:.100} has no port; TensorFlow Serving listens at 8500 for gRPC"
+            raise UsageError(
+                f"the gRPC address {url!r:.100} has no port",
+                hint="the default port of TensorFlow Serving for gRPC is 8500",
             )
         if compression not in (None, "gzip"):
-            raise EncodeError(
-                f"no compression {compression!r} of requests{choices(compression, ['gzip'])}"
+            raise UsageError(
+                f"unknown compression {compression!r} for requests{choices(compression, ['gzip'])}"
             )
         secure = parts.scheme == "grpcs"
         if not secure and (certificates is not None or identity is not None):
-            raise EncodeError("certificates are for grpcs://; grpc:// is not encrypted")
-        # Without the scheme a host that is called "unix" would be a file.
+            raise UsageError("certificates need a grpcs:// address; grpc:// is not encrypted")
+        # Without "dns:///" grpcio would treat a host called "unix" as a socket file.
         target = f"dns:///[{host}]:{port}" if ":" in host else f"dns:///{host}:{port}"
         return cls(
             url,
@@ -128,8 +128,7 @@ class RpcTarget:
         )
 
     def open(self, grpc: ModuleType, aio: bool = False) -> Any:
-        """A channel. It connects when it is first used, again whenever that is needed, and belongs
-        to this process: not to one forked from it."""
+        """Return a new channel. It connects when it is used, and cannot be used after a fork."""
         make, options = grpc.aio if aio else grpc, self._options(grpc)
         if not self.secure:
             return make.insecure_channel(self.target, options=options)
@@ -141,14 +140,15 @@ class RpcTarget:
         )
 
     def _options(self, grpc: ModuleType) -> list[tuple[str, int]]:
+        """Return the options of a channel."""
         connect = max(100, min(int(self.connect * 1000), _MOST))
         bounded = (
             tuple(int(number) for number in re.findall(r"\d+", grpc.__version__)[:2]) >= _BOUNDED
         )
         if self.compression and not bounded:
             raise MissingDependencyError(
-                "compression by gRPC needs a newer grpcio, which bounds answers: pip install"
-                " 'grpcio>=1.82'"
+                "compression over gRPC needs grpcio 1.82 or newer, which limits the size of"
+                " decompressed answers: pip install 'grpcio>=1.82'"
             )
         return [
             ("grpc.max_receive_message_length", min(self.limits.answer, _MOST)),
@@ -157,12 +157,14 @@ class RpcTarget:
                 "grpc.compression_enabled_algorithms_bitset",
                 _IDENTITY | _GZIP if bounded else _IDENTITY,
             ),
-            ("grpc.enable_retries", 0),  # whoever calls us tries again
-            ("grpc.enable_http_proxy", 0),  # and nobody but the caller says where to
+            # The client retries, not grpcio.
+            ("grpc.enable_retries", 0),
+            # The environment and DNS must not redirect calls.
+            ("grpc.enable_http_proxy", 0),
             ("grpc.service_config_disable_resolution", 1),
-            # so that a new channel does not wait where another one gave up
+            # A new channel must not share the backoff of one that has failed.
             ("grpc.use_local_subchannel_pool", 1),
-            # which is how long one attempt to connect may take
+            # This is also grpcio's timeout for an attempt to connect.
             ("grpc.min_reconnect_backoff_ms", connect),
             ("grpc.dns_ares_query_timeout", connect),
             ("grpc.initial_reconnect_backoff_ms", 100),
@@ -170,7 +172,7 @@ class RpcTarget:
         ]
 
     def arguments(self, grpc: ModuleType, call: Call) -> dict[str, Any]:
-        """What goes with a call's body."""
+        """Return the keyword arguments of grpcio for a call: metadata and compression."""
         metadata = tuple(_metadata({**self.headers, **call.headers}))
         return {
             "metadata": metadata,
@@ -179,90 +181,101 @@ class RpcTarget:
 
 
 def joined(body: Sequence[Any]) -> bytes:
-    """grpcio takes one bytes object and nothing else."""
+    """Join a body to one bytes object: grpcio accepts nothing else."""
     return body[0] if len(body) == 1 and type(body[0]) is bytes else b"".join(body)
 
 
 def answered(body: bytes, metadata: Iterable[tuple[str, Any]]) -> Answer:
+    """Return the Answer for a call that succeeded."""
     return Answer(200, _headers(0, metadata), memoryview(body))
 
 
 def refused(
-    target: RpcTarget, code: int, said: str, metadata: Iterable[tuple[str, Any]], deadline: Deadline
+    target: RpcTarget, code: int, text: str, metadata: Iterable[tuple[str, Any]], deadline: Deadline
 ) -> Answer:
-    """The answer that a status is, if it is the server's; else the error that it stands for."""
+    """Return the Answer for an error status of the server; raise if it is a failure of grpcio."""
     if code == 4 and deadline.at - deadline.clock() < _EARLY:
         raise deadline.passed()
-    larger = _LARGER.search(said) if code == 8 else None
+    larger = _LARGER.search(text) if code == 8 else None
     if larger and larger[1] in (None, str(min(target.limits.answer, _MOST))):
         raise LimitError(
-            f"an answer of more than {target.limits.answer} bytes; tw.Limits(answer=...) allows more"
+            f"the answer has more than {target.limits.answer} bytes",
+            hint="a larger limits=tw.Limits(answer=...) allows more",
         )
-    if code == 14 and _UNREACHED.match(said):
-        if target.secure and _HANDSHAKE.search(said):
+    if code == 14 and _UNREACHED.match(text):
+        if target.secure and _HANDSHAKE.search(text):
             raise TransportError(
-                f"no TLS with the server ({said:.500}); certificates= says whom to trust"
+                f"the TLS handshake failed: {text:.500}",
+                hint="certificates= sets the authorities to trust",
             )
         raise ConnectError(
-            f"the server was not reached ({said:.500}); does a gRPC server run there?"
+            f"cannot connect to the gRPC server: {text:.500}",
+            hint="is a gRPC server running there?",
         )
     status = CODES.get(code, CODES[2])[1]
-    if by_http := _STATUS.search(said):  # something on the way there that does not speak gRPC
-        status = int(by_http[1])
-    elif _BROKEN.match(said):
-        raise TransportError(f"the exchange broke off ({said:.500})")
-    return Answer(status, _headers(code, metadata), memoryview(said.encode("utf-8", "replace")))
+    # A proxy or load balancer that does not speak gRPC may answer with an HTTP status.
+    if http_status := _STATUS.search(text):
+        status = int(http_status[1])
+    elif _BROKEN.match(text):
+        raise TransportError(f"the connection broke off: {text:.500}")
+    return Answer(status, _headers(code, metadata), memoryview(text.encode("utf-8", "replace")))
 
 
 def _headers(code: int, metadata: Iterable[tuple[str, Any]]) -> dict[str, str]:
-    """Those of a "-bin" name as they travel, in base64. What gRPC servers say of trying again is
-    said in HTTP's words too.
+    """Return metadata as headers; binary values ("-bin") in base64.
+
+    gRPC's retry pushback is also given as HTTP's Retry-After.
     """
-    found = {"grpc-status": str(code)}
+    headers = {"grpc-status": str(code)}
     for name, value in metadata:
-        found[name.lower()] = value if isinstance(value, str) else base64.b64encode(value).decode()
-    pushback = found.get("grpc-retry-pushback-ms", "")
+        headers[name.lower()] = (
+            value if isinstance(value, str) else base64.b64encode(value).decode()
+        )
+    pushback = headers.get("grpc-retry-pushback-ms", "")
     if re.fullmatch(r"\d{1,9}", pushback, re.A):
-        found.setdefault("retry-after", str(-(-int(pushback) // 1000)))
-    return found
+        headers.setdefault("retry-after", str(-(-int(pushback) // 1000)))
+    return headers
 
 
 def _metadata(headers: Mapping[str, str]) -> Iterable[tuple[str, Any]]:
+    """Return headers as gRPC metadata; raise EncodeError if one is not valid."""
     for name, value in headers.items():
         key = name.lower()
         if not _KEY.fullmatch(key):
-            raise EncodeError(f"{name!r:.60} is no name of a header that gRPC has")
+            raise UsageError(f"invalid name of a gRPC header {name!r:.60}")
         if key.endswith("-bin"):
             yield key, value.encode()
         elif _VALUE.fullmatch(value):
             yield key, value
         else:
-            raise EncodeError(
-                f"the header {name!r:.60} is not plain ASCII; gRPC takes other bytes by names that"
-                " end in -bin"
+            raise UsageError(
+                f"the value of the gRPC header {name!r:.60} is not printable ASCII",
+                hint="gRPC accepts other bytes in headers whose names end in -bin",
             )
 
 
 FAILURES = (TransportError, LimitError)
 GIVE_UP = (ConnectError, DeadlineError)
-"""A channel that could not connect waits before it tries again, and lets all calls fail meanwhile;
-one that nothing comes from may be dead. A new one tries at once."""
+"""Errors after which the channel is replaced. A channel that could not connect fails all calls
+until its backoff has passed, and one that does not answer may be dead; a new one connects at once.
+"""
 
 
 class SharedChannel:
-    """A channel, and how many calls are on it."""
+    """A channel and the number of its calls in progress."""
 
     def __init__(self, channel: grpc.Channel) -> None:
         self.grpc, self.calls, self.given_up = channel, 0, False
 
 
 class RpcConnection:
-    """A server that speaks gRPC, at `grpc://HOST:PORT`, or by TLS at `grpcs://HOST:PORT`, and the
-    channel to it.
+    """A gRPC server, at `grpc://HOST:PORT` or with TLS at `grpcs://HOST:PORT`, and its channel.
 
-    `connect` is how many seconds an attempt to connect may take. `compression="gzip"` packs
-    requests. `headers` go with every call. `certificates` are those to trust, as PEM, instead of
-    the usual ones; `identity` is the client's own (key, certificate chain).
+    connect       seconds for an attempt to connect
+    compression   "gzip" compresses requests
+    headers       sent with every call
+    certificates  the authorities to trust, as PEM, instead of the system's
+    identity      the client's own (key, certificate chain)
     """
 
     def __init__(
@@ -282,7 +295,7 @@ class RpcConnection:
         self._channel: SharedChannel | None = None
 
     def _refused(self, error: grpc.RpcError, deadline: Deadline) -> Answer:
-        """The answer that grpcio has raised."""
+        """Return the Answer for a status that grpcio has raised."""
         metadata = (*(error.initial_metadata() or ()), *(error.trailing_metadata() or ()))
         code, text = error.code().value[0], error.details() or ""
         return refused(self._target, code, text, metadata, deadline)
@@ -290,22 +303,22 @@ class RpcConnection:
     def _failed(
         self, error: TensorwireError, call: Call, channel: SharedChannel | None
     ) -> TensorwireError:
-        """An error with its URL. Calls that follow use another channel if this one may be dead."""
+        """Add the URL to an error, and retire the channel if it may be dead."""
         if channel is not None and isinstance(error, GIVE_UP):
             channel.given_up = True
         return error.add(path=f"{self._target.url}{call.method}")
 
 
 class RpcTransport(RpcConnection):
-    """gRPC for threads. Arguments are those of RpcConnection.
+    """gRPC for threads, with the arguments of RpcConnection. Threads can share it.
 
-    >>> from tensorwire.serving.rpc import messages
     >>> from tensorwire.serving.transports import Call, Deadline
+    >>> call = Call("/tensorflow.serving.ModelService/GetModelStatus")
     >>> with RpcTransport("grpc://127.0.0.1:1") as transport:
-    ...     transport.send(Call(messages.STATUS, body=messages.build_status(messages.ModelSpec("ranker"))), Deadline.after(1))
+    ...     transport.send(call, Deadline.after(1))
     Traceback (most recent call last):
-    tensorwire.serving.transports.ConnectError: the server was not reached (... refused...); does a
-    gRPC server run there? ...
+    tensorwire.serving.transports.ConnectError: cannot connect to the gRPC server: ... refused...;
+    is a gRPC server running there?
     """
 
     def __init__(self, url: str, **options: Any) -> None:
@@ -313,6 +326,7 @@ class RpcTransport(RpcConnection):
         self._lock = threading.Lock()
 
     def send(self, call: Call, deadline: Deadline) -> Answer:
+        """Send a call and return its answer."""
         channel: SharedChannel | None = None
         try:
             deadline.left()
@@ -348,9 +362,7 @@ class RpcTransport(RpcConnection):
             channel.grpc.close()
 
     def close(self) -> None:
-        """Ends the connection once the calls that are on their way are finished. A later call
-        connects anew.
-        """
+        """Close the channel when the calls in progress are finished; a later call opens a new one."""
         with self._lock:
             channel, self._channel = self._channel, None
             if channel is None:

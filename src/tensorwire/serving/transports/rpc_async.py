@@ -1,4 +1,4 @@
-"""gRPC for asyncio: the same as `rpc`, by grpcio's own asyncio side."""
+"""The gRPC transport for asyncio, by `grpc.aio`."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ if TYPE_CHECKING:
 
 
 class AsyncRpcTransport(RpcConnection):
-    """A server that speaks gRPC, for asyncio. Arguments are those of RpcConnection.
+    """gRPC for asyncio, with the arguments of RpcConnection. Tasks can share it.
 
     >>> async def ask():
+    ...     call = Call("/tensorflow.serving.ModelService/GetModelStatus")
     ...     async with AsyncRpcTransport("grpc://127.0.0.1:1") as transport:
-    ...         await transport.send(Call("/tensorflow.serving.ModelService/GetModelStatus"), Deadline.after(1))
+    ...         await transport.send(call, Deadline.after(1))
     >>> asyncio.run(ask())
     Traceback (most recent call last):
-    tensorwire.serving.transports.ConnectError: the server was not reached (... refused...); does a
-    gRPC server run there? ...
+    tensorwire.serving.transports.ConnectError: cannot connect to the gRPC server: ... refused...;
+    is a gRPC server running there?
     """
 
     def __init__(self, url: str, **options: Any) -> None:
@@ -31,6 +32,7 @@ class AsyncRpcTransport(RpcConnection):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def send(self, call: Call, deadline: Deadline) -> Answer:
+        """Send a call and return its answer."""
         channel: SharedChannel | None = None
         try:
             deadline.left()
@@ -60,7 +62,7 @@ class AsyncRpcTransport(RpcConnection):
             task = asyncio.current_task()
             if not sent.done() or (task is not None and task.cancelling()):
                 raise
-            # Nobody has cancelled us: grpcio says it so when the server answers CANCELLED.
+            # This task was not cancelled: grpcio raises the same when the server answers CANCELLED.
             code, text, metadata = (
                 await sent.code(),
                 await sent.details(),
@@ -70,7 +72,7 @@ class AsyncRpcTransport(RpcConnection):
 
     def _take(self, grpc: ModuleType) -> SharedChannel:
         loop = asyncio.get_running_loop()
-        # a channel lives and dies with its loop
+        # A channel of grpc.aio belongs to the event loop in which it was created.
         if self._channel is None or self._channel.given_up or self._loop is not loop:
             self._channel, self._loop = SharedChannel(self._target.open(grpc, aio=True)), loop
         self._channel.calls += 1
@@ -81,9 +83,7 @@ class AsyncRpcTransport(RpcConnection):
             await channel.grpc.close()
 
     async def close(self) -> None:
-        """Ends the connection once the calls that are on their way are finished. A later call
-        connects anew.
-        """
+        """Close the channel when the calls in progress are finished; a later call opens a new one."""
         channel, self._channel = self._channel, None
         if channel is not None and self._loop is asyncio.get_running_loop():
             channel.given_up = True

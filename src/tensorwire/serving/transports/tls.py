@@ -1,6 +1,4 @@
-"""TLS over a connection: certificates are verified, unless a context of the caller's own says
-otherwise.
-"""
+"""TLS for connections. Certificates are verified, unless the caller's context disables it."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ import select
 import ssl
 from collections.abc import Sequence
 
-from ..._errors import EncodeError, TransportError
+from ..._errors import TransportError, UsageError
 from . import ConnectError
 from .addresses import Origin
 from .connections import Busy, Connection
@@ -16,7 +14,7 @@ from .drivers import Steps, Wait
 
 
 def default_context() -> ssl.SSLContext:
-    """The system's authorities, the host's name checked.
+    """Return a context that trusts the system's authorities and checks host names.
 
     >>> default_context().check_hostname
     True
@@ -27,6 +25,8 @@ def default_context() -> ssl.SSLContext:
 
 
 class TlsConnection(Connection):
+    """A non-blocking TLS socket."""
+
     def __init__(self, sock: ssl.SSLSocket) -> None:
         super().__init__(sock)
         self._tls = sock
@@ -57,10 +57,10 @@ class TlsConnection(Connection):
 def secure(
     connection: Connection, origin: Origin, context: ssl.SSLContext, until: float
 ) -> Steps[Connection]:
-    """The same connection, encrypted; the name on the certificate is the origin's."""
+    """Start TLS on a connection; the certificate has to match the origin's host name."""
     try:
-        # An end without TLS's own end may be an attacker's: it is an error, which matters where
-        # nothing else says how long a body is.
+        # An end of stream without a TLS close alert may come from an attacker. It has to be an
+        # error, because it may be the only sign that a body was cut off.
         sock = context.wrap_socket(
             connection.sock,
             server_hostname=origin.host,
@@ -69,18 +69,19 @@ def secure(
         )
     except ValueError as cause:
         connection.close()
-        raise EncodeError(f"no certificate can have the name {origin.host!r}: {cause}") from cause
+        raise UsageError(f"invalid host name for TLS {origin.host!r}: {cause}") from cause
     except OSError as cause:
         connection.close()
-        raise ConnectError(f"no TLS connection to {origin.place}: {cause}") from cause
+        raise ConnectError(f"the TLS handshake with {origin.place} failed: {cause}") from cause
     try:
         while True:
-            wanted = _handshake(sock, origin)
-            if not wanted:
+            events = _handshake(sock, origin)
+            if not events:
                 return TlsConnection(sock)
-            if not (yield Wait(sock, wanted, until)):
+            if not (yield Wait(sock, events, until)):
                 raise ConnectError(
-                    f"no TLS connection to {origin.place} in time; connect= allows more"
+                    f"the TLS handshake with {origin.place} timed out",
+                    hint="a larger connect= allows more time",
                 )
     except BaseException:
         sock.close()
@@ -88,7 +89,7 @@ def secure(
 
 
 def _handshake(sock: ssl.SSLSocket, origin: Origin) -> int:
-    """Goes on with it; what to wait for, or 0 at its end."""
+    """Continue the handshake; return the poll events to wait for, or 0 when it is done."""
     try:
         sock.do_handshake()
         return 0
@@ -97,16 +98,18 @@ def _handshake(sock: ssl.SSLSocket, origin: Origin) -> int:
     except ssl.SSLWantWriteError:
         return select.POLLOUT
     except ssl.SSLCertVerificationError as cause:
-        help = "an authority of your own goes into context=ssl.create_default_context(cafile=...)"
         raise TransportError(
-            f"the certificate of {origin.place} is not valid: {cause.verify_message}; {help}"
+            f"the certificate of {origin.place} is not valid: {cause.verify_message}",
+            hint="context=ssl.create_default_context(cafile=...) trusts an authority of your own",
         ) from cause
     except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as cause:
-        raise ConnectError(f"{origin.place} closed the connection before TLS began") from cause
+        raise ConnectError(
+            f"{origin.place} closed the connection during the TLS handshake"
+        ) from cause
     except ssl.SSLError as cause:
         raise TransportError(
-            f"{origin.place} and we found no common TLS ({cause.reason or cause}); does it speak"
-            " http://?"
+            f"the TLS handshake with {origin.place} failed: {cause.reason or cause}",
+            hint="the server may not use TLS: try http://",
         ) from cause
     except OSError as cause:
-        raise ConnectError(f"no TLS connection to {origin.place}: {cause}") from cause
+        raise ConnectError(f"the TLS handshake with {origin.place} failed: {cause}") from cause

@@ -1,10 +1,10 @@
-"""Compressed streams, in pieces and without I/O: one table of compressions by name.
+"""Compressed streams, processed in pieces and without I/O: the table of compressions by name.
 
 gzip     independent members: written in parallel, and a reader can start at any of them
-zlib     one stream
-zstd     independent frames: smaller and quicker than gzip, and few tools of TensorFlow's read it
-lz4      independent frames: the quickest to read that has a checksum
-snappy   TensorFlow's blocks: quick, and no checksum of its own
+zlib     a single stream
+zstd     independent frames: smaller and faster than gzip, but few TensorFlow tools read it
+lz4      independent frames: the fastest to read that has a checksum
+snappy   TensorFlow's blocks: fast, without a checksum of its own
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def _peeking(kind: type[Decompressor]) -> Callable[[Any, int], bytes]:
     def peek(head: Buffer, count: int) -> bytes:
         stream, view, out = kind(), flat(head), bytearray()
         try:
-            # in small steps, so that damage further on hides little of what comes before it
-            for at in range(0, len(view), 256):
-                for piece in stream.feed(view[at : at + 256]):
+            # Feed small steps, so that damage further on hides little of the data before it.
+            for start in range(0, len(view), 256):
+                for piece in stream.feed(view[start : start + 256]):
                     out += piece[: count - len(out)]
                     if len(out) == count:
                         return bytes(out)
@@ -42,20 +42,20 @@ class Compression(NamedTuple):
     compressor: Callable[[int | None, int | None], Compressor]
     peek: Callable[[Any, int], bytes]
     packer: Callable[[int | None], Callable[[Buffer], bytes]]
-    """Makes what makes one unit (for zlib, a whole stream) of some data, at a level."""
+    """Level -> function that compresses data into one unit (for zlib, into a whole stream)."""
     unit: int | None = None
-    """Bytes of data in a unit that we write, if a stream may have several."""
+    """Bytes of data in a unit that we write. None if a stream has a single unit."""
     split: Callable[[memoryview, Limits], list[frames.Part] | None] | None = None
-    """The units of a stream, if they are known before it is unpacked."""
+    """Returns the units of a stream, if they are known before it is decompressed."""
     unpack: Callable[[Buffer, Array], None] | None = None
-    """Unpacks a unit into memory of exactly its size, in one step, where that is quicker."""
+    """Decompresses a unit into memory of exactly its size in one step, if that is faster."""
     filler: Callable[[int], bytes] | None = None
-    """Bytes that a reader skips."""
+    """Returns padding bytes that a reader skips."""
     guess: bool = False
     """Whether `split` may be wrong."""
     parts: Callable[[int | None], list[Callable[[Buffer], bytes]]] | None = None
-    """Ways to pack a part of a tensor, which has a checksum elsewhere; `packer` if there is nothing
-    better.
+    """Level -> candidate functions for a part of a tensor, which has its checksum elsewhere. None
+    to use `packer`.
     """
 
 
@@ -119,11 +119,11 @@ SUFFIXES = {
     ".snappy": "snappy",
     ".sz": "snappy",
 }
-"""How files are named that are compressed so."""
+"""File name suffix -> compression."""
 
 
 def named_by(path: str | os.PathLike[str]) -> str | None:
-    """How a file is compressed, as its name says.
+    """Return the compression that the suffix of a file name denotes, or None.
 
     >>> named_by("a.tfrecord.gz"), named_by("a.tfrecord")
     ('gzip', None)
@@ -132,22 +132,23 @@ def named_by(path: str | os.PathLike[str]) -> str | None:
 
 
 def entry(name: str) -> Compression:
-    """The row of the table, or an error that lists the names there are."""
+    """Return the row of a compression. Raises UnknownFormatError with the known names."""
     if name not in TABLE:
-        raise UnknownFormatError(f"no compression {name!r}" + choices(name, TABLE))
+        raise UnknownFormatError(f"unknown compression {name!r}" + choices(name, TABLE))
     return TABLE[name]
 
 
 def decompressor(name: str, limits: Limits = DEFAULT, total: int = 0) -> Decompressor:
-    """Reads a compressed stream: `feed` it bytes, take the pieces of data, and `finish`, which
-    finds out whether the stream was whole.
+    """Return a decompressor: `feed` it bytes, take the pieces of data, and call `finish`.
 
-    `limits.record` bounds what has to be in memory at once because the stream says so: a Snappy
-    block, the window of a zstd frame. (The others never need more than a few MiB.)
-    `limits.expansion` bounds the data in all: by what the compressed bytes so far may become, or
-    all `total` of them, where that is known.
+    `finish` raises TruncatedError if the stream is not complete.
 
-    `units` is where each gzip member, frame or Snappy block began: (compressed offset, data
+    `limits.record` bounds the memory that the stream requires at once: a Snappy block, or the
+    window of a zstd frame. (The others never need more than a few MiB.) `limits.expansion` bounds
+    the data in all, in relation to the compressed bytes so far, or to `total`, if the compressed
+    size is known.
+
+    `units` are the offsets of each gzip member, frame or Snappy block: (compressed offset, data
     offset).
 
     >>> import gzip
@@ -162,11 +163,11 @@ def decompressor(name: str, limits: Limits = DEFAULT, total: int = 0) -> Decompr
 
 
 def compressor(name: str, level: int | None = None, threads: int | None = None) -> Compressor:
-    """Writes a compressed stream: each call returns what is ready to be written.
+    """Return a compressor, whose calls return the bytes that are ready to be written.
 
-    `level` is 0 (stored) to 9 (smallest) for gzip and zlib, -7 to 22 for zstd, 0 to 16 for lz4,
-    None for what is quick; Snappy has none. `threads` defaults to at most four, for Snappy to one;
-    zlib cannot use more than one. They do not change the bytes.
+    `level` is 0 (stored) to 9 (smallest) for gzip and zlib, -7 to 22 for zstd, 0 to 16 for lz4, and
+    None for a fast default. Snappy has no levels. `threads` defaults to at most four, for Snappy to
+    one. zlib always uses one. The output does not depend on the number of threads.
 
     >>> stream = compressor("gzip")
     >>> parts = stream.write(b"one, ") + stream.flush() + stream.write(b"two") + stream.finish()
@@ -178,15 +179,15 @@ def compressor(name: str, level: int | None = None, threads: int | None = None) 
 
 
 def recognise(head: Buffer) -> str | None:
-    """The name of the compression that the first bytes of a stream have the mark of.
+    """Return the name of the compression whose magic bytes a stream starts with, or None.
 
-    Snappy has no mark: try `peek`. zlib's is so weak that bytes of no compression may have it:
-    whoever knows what those look like (the checksum of a record's length) looks for that first. A
-    frame to skip at the start belongs to zstd or lz4: what follows it says which, if the head goes
-    so far, else it is taken for zstd.
+    Snappy has no magic bytes: try `peek`. Those of zlib are so weak that uncompressed data may have
+    them too, so the caller should check for uncompressed data first (for example the checksum of a
+    record's length). A skippable frame at the start belongs to zstd or lz4. The bytes after it
+    decide; if they are not in the head, it is taken for zstd.
 
-    >>> recognise(b"\\x1f\\x8b\\x08\\x00"), recognise(b"\\x28\\xb5\\x2f\\xfd"), recognise(b"\\x78\\x9c"), recognise(b"PK")
-    ('gzip', 'zstd', 'zlib', None)
+    >>> recognise(b"\\x1f\\x8b\\x08\\x00"), recognise(b"\\x28\\xb5\\x2f\\xfd"), recognise(b"PK")
+    ('gzip', 'zstd', None)
     """
     rest, skipped = flat(head), False
     while len(rest) >= 4 and frames.skippable(rest[:4]):
@@ -203,8 +204,9 @@ def recognise(head: Buffer) -> str | None:
 
 
 def peek(name: str, head: Buffer, n: int) -> bytes:
-    """The first n bytes of data, or as many as the head of a stream holds; none if it is no such
-    stream. Bad bytes are no error here.
+    """Return the first n bytes of data, or as many as the head of a stream contains.
+
+    Returns b"" if the head is not such a stream. Invalid bytes do not raise.
 
     >>> import zlib
     >>> peek("zlib", zlib.compress(b"hello")[:-6], 4), peek("gzip", b"hello", 4)

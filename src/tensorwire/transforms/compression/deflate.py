@@ -1,25 +1,28 @@
-"""gzip and zlib: two wrappers around the same deflate data.
+"""gzip and zlib streams: two wrappers around deflate data.
 
-Headers and trailers are read and written here, and only the deflate data goes through a library:
-through isal, which is faster, where it is installed, else through Python's zlib. So there is one
-set of rules, and what isal 1.8 gets wrong does not matter: it loses its place in a gzip header that
-comes in parts, and accepts header flags and window sizes that do not exist.
+Strategy for reading:
+1. Headers and trailers are parsed here, and only the deflate data goes through a library: isal,
+   which is faster, if it is installed, else Python's zlib. So there is one set of rules, and the
+   bugs of isal 1.8 do not matter: it loses its position in a gzip header that arrives in parts, and
+   accepts invalid header flags and window sizes.
+2. The states are `_header`, `_deflated`, `_trailer` and `_after_trailer` (see StagedDecompressor).
+3. The library may consume bytes after the end of the deflate data. `unused` returns them, and they
+   are put back in front of the input.
+4. The checksum is updated with each piece and compared with the trailer.
 
-Levels are zlib's, 0 (stored) to 9. Ratio, and MB for each second of one core:
+Levels are those of zlib, 0 (stored) to 9. Compression ratio, and MB/s of one core:
 
     level            Python source   float16 as float32   Zipf-distributed int64
     1  isal 1          3.8   420          1.6   280             4.4   360
-    2  isal 2          3.8   380          1.7   210             4.4   380          the default, with
-       isal
+    2  isal 2          3.8   380          1.7   210             4.4   380   default with isal
     3  isal 3          4.0   280          1.7   230             4.5   340
-    1  zlib 1          3.7   110          1.6    38             4.6   130          the default,
-       without isal
+    1  zlib 1          3.7   110          1.6    38             4.6   130   default without isal
     3  zlib 3          4.0    81          1.7    16             4.9    75
     6  zlib 6          4.6    32          1.7     5             5.2    23
     9  zlib 9          4.6     7          1.7     3             5.6     1
 
-So isal compresses at levels 1 to 3, zlib at 4 to 9, where isal cannot follow. The bytes of a level
-differ with and without isal. Reading takes 2.4 s of a core for a GB with isal, 3.6 s with zlib.
+Levels 1 to 3 use isal, levels 4 to 9 zlib, because isal has no equivalent. The bytes of a level
+differ with and without isal. Reading a GB takes 2.4 s of one core with isal, 3.6 s with zlib.
 """
 
 from __future__ import annotations
@@ -38,22 +41,20 @@ from ...core.memory import Buffer, flat
 from .streams import PIECE, Compressor, StagedDecompressor, UnitCompressor, cores, filling
 
 MEMBER = 1 << 20
-"""Bytes of data in a gzip member that we write: enough that a fresh start of the compression costs
-less than 1 %.
-"""
+"""Bytes of data in a gzip member that we write. Starting a new member costs less than 1 %."""
 _INPUT = 1 << 18
-"""Bytes given to the library at a time: it copies what it does not use."""
+"""Bytes passed to the library at a time, because it copies what it does not use."""
 _HEADER = 1 << 17
-"""The longest gzip header: 64 KiB of extra fields, and as much for the names."""
+"""Bytes of the longest gzip header: 64 KiB of extra fields, and as much for the names."""
 _RAW = -15
-"""zlib's way to say: no wrapper, window of 32 KiB."""
+"""The `wbits` argument of zlib for raw deflate data with a window of 32 KiB."""
 _SMALL = 4096
-"""Less data than this is packed by Python's zlib, which makes less of it."""
+"""Less data than this is compressed by Python's zlib, whose result is smaller."""
 
 
 @functools.cache
 def backend() -> Any:
-    """The module that packs and unpacks deflate data; the tests choose another."""
+    """Return the module for deflate data: isal if it is installed, else zlib. Tests replace it."""
     try:
         from isal import isal_zlib
     except ImportError:
@@ -62,8 +63,10 @@ def backend() -> Any:
 
 
 def unused(inflater: Any) -> bytes:
-    """What the library was given behind the end of the deflate data. isal forgets up to eight bytes
-    if they are all there is, and remembers them when one more comes."""
+    """Return the bytes after the end of the deflate data that the library has consumed.
+
+    isal does not report up to eight of them until it receives another byte.
+    """
     if not inflater.unused_data:
         inflater.decompress(b"\0")
         return bytes(inflater.unused_data[:-1])
@@ -71,31 +74,31 @@ def unused(inflater: Any) -> bytes:
 
 
 class _Inflate(StagedDecompressor):
-    """A header, deflate data, a trailer with checks."""
+    """Decompressor of a header, deflate data, and a trailer with a checksum."""
 
     _start: int
-    """The checksum of no data."""
+    """The checksum of empty data."""
 
     def __init__(self, limits: Limits = DEFAULT, total: int = 0) -> None:
         super().__init__(limits, total)
         self._library = backend()
 
     def _header(self) -> Buffer:
-        if not self._held:
+        if not self._buffer:
             self._begin_unit()
-            self._unit_at = self._at
-        before = len(self._held)
-        self._held += self._rest[: _HEADER - before]
-        end = self._header_end(self._held)
-        if end is None and len(self._held) == _HEADER:
+            self._unit_offset = self._offset
+        before = len(self._buffer)
+        self._buffer += self._rest[: _HEADER - before]
+        end = self._header_end(self._buffer)
+        if end is None and len(self._buffer) == _HEADER:
             raise LimitError(
-                f"a {self.name} header of more than {_HEADER} bytes",
+                f"the {self.name} header is longer than {_HEADER} bytes",
                 format=self.name,
-                offset=self._unit_at,
+                offset=self._unit_offset,
             )
-        self._advance((len(self._held) if end is None else end) - before)
+        self._advance((len(self._buffer) if end is None else end) - before)
         if end is not None:
-            self._held.clear()
+            self._buffer.clear()
             self._inflater = self._library.decompressobj(_RAW)
             self._check, self._length = self._start, 0
             self._state = "_deflated"
@@ -106,11 +109,11 @@ class _Inflate(StagedDecompressor):
         try:
             piece: bytes = self._inflater.decompress(given, PIECE)
         except self._library.error as cause:
-            what = (
-                f"the deflate data of the {self.unit} that begins at byte {self._unit_at} is"
-                " damaged, here or a little later"
+            # The library reads ahead, so the damage may be a little after the offset.
+            message = (
+                f"corrupt deflate data in the {self.unit} that begins at byte {self._unit_offset}"
             )
-            raise DecodeError(what, format=self.name, offset=self._at) from cause
+            raise DecodeError(message, format=self.name, offset=self._offset) from cause
         self._check, self._length = self._sum(piece, self._check), self._length + len(piece)
         if self._inflater.eof:
             self._more, self._state = False, "_trailer"
@@ -120,29 +123,31 @@ class _Inflate(StagedDecompressor):
             left = self._inflater.unconsumed_tail
         if len(left) <= len(given):
             self._advance(len(given) - len(left))
-        else:  # isal had taken up to eight bytes that it turned out not to need, and they are no longer in `_rest`
-            self._at -= len(left) - len(given)
+        else:
+            # isal took up to eight bytes of an earlier call that it did not need. They are no longer
+            # in `_rest`, so they are put back in front of it.
+            self._offset -= len(left) - len(given)
             self._rest = memoryview(left + self._rest[len(given) :])
         return piece
 
     def _trailer(self) -> Buffer:
         size = self._trailer_size
-        more = self._rest[: size - len(self._held)]
-        self._held += more
+        more = self._rest[: size - len(self._buffer)]
+        self._buffer += more
         self._advance(len(more))
-        if len(self._held) == size:
-            if bytes(self._held) != self._expected():
+        if len(self._buffer) == size:
+            if bytes(self._buffer) != self._expected():
                 raise ChecksumError(
                     f"the data of this {self.unit} does not match its checksum",
                     format=self.name,
-                    offset=self._at - size,
+                    offset=self._offset - size,
                 )
-            self._held.clear()
-            self._state = "_behind"
+            self._buffer.clear()
+            self._state = "_after_trailer"
         return b""
 
-    def fault(self, what: str, at: int) -> DecodeError:
-        return DecodeError(what, format=self.name, offset=self._unit_at + at)
+    def fault(self, message: str, offset: int) -> DecodeError:
+        return DecodeError(message, format=self.name, offset=self._unit_offset + offset)
 
     _trailer_size: int
 
@@ -153,16 +158,17 @@ class _Inflate(StagedDecompressor):
     def _expected(self) -> bytes: ...
 
     @abstractmethod
-    def _header_end(self, held: bytearray) -> int | None:
-        """Where the deflate data begins, or None if the header goes on."""
+    def _header_end(self, header: bytearray) -> int | None:
+        """Return where the deflate data begins, or None if the header is not complete."""
 
     @abstractmethod
-    def _behind(self) -> Buffer: ...
+    def _after_trailer(self) -> Buffer: ...
 
 
 class GzipDecompressor(_Inflate):
-    """Any number of members; behind the last one there may be zeros, as tapes and block devices
-    leave them.
+    """Decompressor of any number of gzip members.
+
+    Zeros may follow the last one, because tapes and block devices append them.
     """
 
     name, unit, _start, _trailer_size = "gzip", "gzip member", 0, 8
@@ -173,43 +179,47 @@ class GzipDecompressor(_Inflate):
     def _expected(self) -> bytes:
         return struct.pack("<II", self._check, self._length & 0xFFFFFFFF)
 
-    def _header_end(self, held: bytearray) -> int | None:
-        if not b"\x1f\x8b\x08".startswith(held[:3]):
+    def _header_end(self, header: bytearray) -> int | None:
+        if not b"\x1f\x8b\x08".startswith(header[:3]):
             raise self.fault(
                 (
-                    "something else behind the last gzip member"
-                    if self._unit_at
-                    else "this is not gzip"
+                    "unexpected bytes after the last gzip member"
+                    if self._unit_offset
+                    else "not gzip: wrong magic number"
                 ),
                 0,
             )
-        if len(held) < 10:
+        if len(header) < 10:
             return None
-        flags, at = held[3], 10
+        flags, offset = header[3], 10
         if flags & 0xE0:
-            raise self.fault("the gzip header has flags that do not exist", 3)
-        if flags & 4:  # extra fields
-            if len(held) < at + 2:
+            raise self.fault("the gzip header has invalid flags", 3)
+        # The optional fields come in this order: extra fields, file name, comment, CRC16.
+        if flags & 4:
+            if len(header) < offset + 2:
                 return None
-            at += 2 + int.from_bytes(held[at : at + 2], "little")
-        for flag in (8, 16):  # a file's name, a comment
+            offset += 2 + int.from_bytes(header[offset : offset + 2], "little")
+        for flag in (8, 16):
             if flags & flag:
-                at = held.find(0, at) + 1
-                if not at:
+                offset = header.find(0, offset) + 1
+                if not offset:
                     return None
         if flags & 2:
-            if len(held) < at + 2:
+            if len(header) < offset + 2:
                 return None
-            if int.from_bytes(held[at : at + 2], "little") != zlib.crc32(held[:at]) & 0xFFFF:
+            if (
+                int.from_bytes(header[offset : offset + 2], "little")
+                != zlib.crc32(header[:offset]) & 0xFFFF
+            ):
                 raise ChecksumError(
                     "the gzip header does not match its checksum",
                     format=self.name,
-                    offset=self._unit_at + at,
+                    offset=self._unit_offset + offset,
                 )
-            at += 2
-        return at if at <= len(held) else None
+            offset += 2
+        return offset if offset <= len(header) else None
 
-    def _behind(self) -> Buffer:
+    def _after_trailer(self) -> Buffer:
         self._state = "_header" if self._rest[0] else "_zeros"
         return b""
 
@@ -219,17 +229,18 @@ class GzipDecompressor(_Inflate):
         self._advance(len(given) - len(other))
         if other:
             raise DecodeError(
-                "something else behind the last gzip member", format=self.name, offset=self._at
+                "unexpected bytes after the last gzip member", format=self.name, offset=self._offset
             )
         return b""
 
     def _complete(self) -> bool:
-        return self._state in ("_behind", "_zeros")
+        return self._state in ("_after_trailer", "_zeros")
 
 
 class ZlibDecompressor(_Inflate):
-    """One stream and nothing behind it: TensorFlow reads no further, so what stands there would be
-    lost on others.
+    """Decompressor of one zlib stream.
+
+    Bytes after the stream are an error: TensorFlow ignores them, so its users would lose them.
     """
 
     name, unit, _start, _trailer_size = "zlib", "zlib stream", 1, 4
@@ -240,27 +251,28 @@ class ZlibDecompressor(_Inflate):
     def _expected(self) -> bytes:
         return struct.pack(">I", self._check)
 
-    def _header_end(self, held: bytearray) -> int | None:
-        if len(held) < 2:
+    def _header_end(self, header: bytearray) -> int | None:
+        if len(header) < 2:
             return None
-        if not is_zlib(held):
-            raise self.fault("this is not zlib, or needs a preset dictionary", 0)
+        if not is_zlib(header):
+            raise self.fault("not a zlib stream, or one that needs a preset dictionary", 0)
         return 2
 
-    def _behind(self) -> Buffer:
-        what = (
-            "something behind the end of the zlib stream; streams cannot be joined, as TensorFlow"
-            " reads only the first"
+    def _after_trailer(self) -> Buffer:
+        message = (
+            "unexpected bytes after the zlib stream (zlib streams cannot be concatenated:"
+            " TensorFlow reads only the first)"
         )
-        raise DecodeError(what, format=self.name, offset=self._at)
+        raise DecodeError(message, format=self.name, offset=self._offset)
 
     def _complete(self) -> bool:
-        return self._state == "_behind"
+        return self._state == "_after_trailer"
 
 
 def is_zlib(head: Buffer) -> bool:
-    """Whether the first two bytes can be those of a zlib stream: deflate, a window that exists, the
-    check, no preset dictionary.
+    """Return whether the first two bytes can be the header of a zlib stream.
+
+    They must have the method deflate, a valid window and check, and no preset dictionary.
     """
     method, flags = head[0], head[1]
     return (
@@ -269,24 +281,25 @@ def is_zlib(head: Buffer) -> bool:
 
 
 def choose(level: int | None) -> tuple[Any, int]:
-    """(the library, its own level) for a level of ours."""
+    """Return (library, level of that library) for a level from 0 to 9, or for None."""
     library = backend()
     if level is None:
         return (zlib, 1) if library is zlib else (library, 2)
     if not 0 <= level <= 9:
-        raise ValueError(f"level {level}: gzip and zlib have levels 0 (stored) to 9 (smallest)")
+        raise ValueError(f"invalid gzip or zlib level {level}: use 0 (stored) to 9 (smallest)")
     return (library if 1 <= level <= 3 else zlib), level
 
 
 _OURS = re.compile(rb"\x1f\x8b\x08[\x00\x04]\x00{5}\xff")
-"""The beginning of a gzip header that we write, without a time and a system; with 4, bytes that
-mean nothing follow (see `filler`).
+"""The start of a gzip header that we write, without a time and an operating system. The flag 4 is
+for extra fields of padding (see `filler`).
 """
 
 
 def gzip_packer(level: int | None) -> Callable[[Buffer], bytes]:
-    """Makes a gzip member of some data. No time and no name stand in it: the same data gives the
-    same bytes.
+    """Return the function that compresses data into one gzip member.
+
+    The member has neither a time nor a name, so the same data gives the same bytes.
     """
     library, own = choose(level)
 
@@ -306,32 +319,34 @@ def gzip_packer(level: int | None) -> Callable[[Buffer], bytes]:
 
 
 def _by_stream(library: Any, data: Buffer, level: int) -> bytes:
-    """isal's own function for whole buffers, called in threads, does not always give the same bytes
-    for the same data. A stream of it does, but is no good at little data."""
+    """Compress data with a stream object.
+
+    isal's one-shot function, called in threads, does not always give the same bytes for the same
+    data. A stream object does, but compresses small data badly.
+    """
     stream = library.compressobj(level, zlib.DEFLATED, _RAW)
     return bytes(stream.compress(data) + stream.flush())
 
 
 def filler(size: int) -> bytes:
-    """At least so many bytes that readers skip: members of no data, with a long header."""
+    """Return at least `size` bytes that readers skip: empty members with a long header."""
     nothing = b"\x1f\x8b\x08\4\0\0\0\0\0\xff\xff\xff" + bytes(0xFFFF) + b"\3\0" + bytes(8)
     return nothing * -(-size // len(nothing))
 
 
 def gzip_compressor(level: int | None, threads: int | None) -> Compressor:
-    """Members of up to 1 MiB, packed in parallel."""
+    """Return a compressor that writes members of up to 1 MiB in parallel."""
     pack = gzip_packer(level)
     return UnitCompressor(pack, MEMBER, cores(threads), pack(b""), filler)
 
 
 def gzip_split(view: memoryview, limits: Limits = DEFAULT) -> list[tuple[int, int, int]] | None:
-    """Where members seem to begin, end, and how many bytes each seems to become, if they are ours;
-    None if they are not.
+    """Return the (start, stop, data size) of each member, if we have written them, else None.
 
-    It is a guess: ten bytes that look like our header may stand in the data, too. Then the parts
-    around them are no whole members.
+    This is a guess: compressed data may contain ten bytes that look like our header. Then the parts
+    are not complete members, and decompression fails.
     """
-    starts = [found.start() for found in _OURS.finditer(view)]
+    starts = [match.start() for match in _OURS.finditer(view)]
     if len(starts) < 2 or starts[0] or len(starts) > 16 + len(view) // 1024:
         return None
     stops = [*starts[1:], len(view)]
@@ -340,7 +355,7 @@ def gzip_split(view: memoryview, limits: Limits = DEFAULT) -> list[tuple[int, in
 
 
 def zlib_packer(level: int | None) -> Callable[[Buffer], bytes]:
-    """Makes a whole zlib stream of some data."""
+    """Return the function that compresses data into one zlib stream."""
     choose(level)
 
     def pack(data: Buffer) -> bytes:
@@ -351,12 +366,13 @@ def zlib_packer(level: int | None) -> Callable[[Buffer], bytes]:
 
 
 class ZlibCompressor(Compressor):
-    """One stream, so one thread."""
+    """Compressor of a single zlib stream, in the caller's thread."""
 
     def __init__(self, level: int | None, threads: int | None) -> None:
         library, own = choose(level)
         self._stream = library.compressobj(own, zlib.DEFLATED, 15)
-        self._flushed = True  # a flush of nothing would still write an empty block
+        # Whether there is nothing to flush. zlib would write an empty block for each flush.
+        self._flushed = True
         self._taken = self._written = 0
 
     def write(self, data: Buffer) -> list[bytes]:
@@ -365,7 +381,10 @@ class ZlibCompressor(Compressor):
         self._flushed = self._flushed and not len(view)
         self._taken += len(view)
         return self._counted(
-            [self._stream.compress(view[at : at + PIECE]) for at in range(0, len(view), PIECE)]
+            [
+                self._stream.compress(view[start : start + PIECE])
+                for start in range(0, len(view), PIECE)
+            ]
         )
 
     def flush(self) -> list[bytes]:
@@ -374,7 +393,7 @@ class ZlibCompressor(Compressor):
             return []
         self._flushed = True
         out = self._counted([self._stream.flush(zlib.Z_SYNC_FLUSH)])
-        # blocks of nothing
+        # Empty stored blocks are the padding of a zlib stream.
         return out + self._counted([b"\0\0\0\xff\xff" * -(-self._missing() // 5)])
 
     def finish(self) -> list[bytes]:

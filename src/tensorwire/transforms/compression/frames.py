@@ -1,9 +1,10 @@
-"""What zstd and lz4 have in common: a stream is a row of frames, each with a header that says what
-it needs, and of frames to skip.
+"""Streams of frames, as zstd and lz4 have them: data frames and skippable frames.
 
-The headers are read here, before a library sees them, so that what they ask for is known before
-anything is allocated. A frame's data goes through the library in small steps: it tells neither that
-a stream ends inside a frame nor what stands behind one.
+1. Headers are read here, before the library sees them, so that the memory that a frame requires is
+   known before anything is allocated.
+2. The data of a frame goes through the library in small steps, because the library reports neither
+   a stream that ends inside a frame nor the bytes after a frame.
+3. A small frame that is complete in the input is decompressed in one step, if the library can.
 """
 
 from __future__ import annotations
@@ -18,46 +19,46 @@ from ...core.memory import Buffer
 from .streams import PIECE, StagedDecompressor
 
 _INPUT = 1 << 17
-"""Bytes given to the library at a time: it copies what it does not use at once."""
+"""Bytes passed to the library at a time, because it copies what it does not use at once."""
 _SMALL = 1 << 16
-"""Bytes of data in a frame for which it does not pay to set up a stream."""
+"""Frames of up to this many bytes of data are decompressed in one step."""
 _LONGEST = 19
 """Bytes of the longest header."""
 _SKIP = 8
+"""Bytes of the header of a skippable frame."""
 _FEW = 1 << 14
-"""A frame, or a block, of less than so many bytes on average: such a stream is not worth dividing.
-"""
+"""A stream whose frames have fewer bytes than this on average is not worth dividing."""
 
 Part = tuple[int, int, int]
-"""Where a unit begins in the compressed bytes, where it ends, and how many bytes it becomes."""
+"""(start, stop) of a unit in the compressed bytes, and the bytes of its data."""
 
 
 class FrameHeader(NamedTuple):
-    """What stands before a frame's data."""
+    """The header of a frame."""
 
     end: int
-    """How long the header is."""
+    """Bytes of the header."""
     content: int | None
-    """Bytes of data, if it says so."""
+    """Bytes of data, if the header has them."""
     window: int = 0
-    """Bytes that must be held to unpack it."""
+    """Bytes of memory that are required to decompress the frame."""
     checked: bool = True
-    """Whether a checksum stands behind the data."""
+    """Whether a checksum follows the data."""
     skip: int | None = None
-    """For a frame that holds no data: how many bytes of it to skip."""
+    """Bytes to skip, for a skippable frame."""
 
 
 def skippable(head: Buffer) -> bool:
-    """Whether a frame that readers skip begins so, as far as it is there.
+    """Return whether bytes are the start of a skippable frame. They may end inside the magic.
 
-    >>> skippable(b"\\x5e\\x2a\\x4d\\x18\\x03\\x00\\x00\\x00"), skippable(b"\\x5e"), skippable(b"\\x5e\\x2b")
+    >>> skippable(b"\\x5e\\x2a\\x4d\\x18\\x03\\x00\\x00\\x00"), skippable(b"\\x5e"), skippable(b"\\x5e+")
     (True, True, False)
     """
     return len(head) > 0 and head[0] & 0xF0 == 0x50 and b"\x2a\x4d\x18".startswith(bytes(head[1:4]))
 
 
 def skip_header(head: Buffer) -> FrameHeader | None:
-    """What such a frame says, if that is there."""
+    """Return the header of a skippable frame, or None if it is not complete."""
     return (
         FrameHeader(_SKIP, 0, skip=int.from_bytes(head[4:_SKIP], "little"))
         if len(head) >= _SKIP
@@ -66,7 +67,7 @@ def skip_header(head: Buffer) -> FrameHeader | None:
 
 
 def skipped(size: int) -> bytes:
-    """A frame of so many bytes that readers skip; nothing for 0, and at least eight."""
+    """Return a skippable frame of `size` bytes, at least eight, or b"" for 0."""
     return (
         b"\x50\x2a\x4d\x18"
         + max(0, size - _SKIP).to_bytes(4, "little")
@@ -77,50 +78,51 @@ def skipped(size: int) -> bytes:
 
 
 class FrameDecompressor(StagedDecompressor):
-    """Any number of frames."""
+    """Decompressor of any number of frames."""
 
     _kind: ClassVar[str]
-    """The name that people know it by."""
+    """The name of the format in messages."""
 
     def __init__(self, limits: Limits = DEFAULT, total: int = 0) -> None:
         super().__init__(limits, total)
         self._library = self._load()
-        self._left = 0  # to be skipped
-        self._any = False
+        # Bytes of a skippable frame that are still to be skipped.
+        self._left = 0
+        self._any_unit = False
 
     def _header(self) -> Buffer:
-        if not self._held:
+        if not self._buffer:
             self._begin_unit()
-            self._unit_at = self._at
-        before = len(self._held)
-        self._held += self._rest[: _LONGEST - before]
+            self._unit_offset = self._offset
+        buffered_before = len(self._buffer)
+        self._buffer += self._rest[: _LONGEST - buffered_before]
         try:
-            head = self._read(self._held, self._limits)
+            head = self._read(self._buffer, self._limits)
         except DecodeError as error:
-            if self._any and error.offset == 0:
+            if self._any_unit and error.offset == 0:
                 raise DecodeError(
-                    f"something else behind the last {self.unit}",
+                    f"unexpected bytes after the last {self.unit}",
                     format=self.name,
-                    offset=self._unit_at,
+                    offset=self._unit_offset,
                 ) from None
-            raise error.add(base=self._unit_at) from None
+            raise error.add(base=self._unit_offset) from None
         if head is None:
-            self._advance(len(self._held) - before)
+            self._advance(len(self._buffer) - buffered_before)
             return b""
         if (
-            not before
+            not buffered_before
             and head.content is not None
             and head.content <= min(_SMALL, PIECE)
             and head.skip is None
         ):
-            found = self._small(self._rest[:_INPUT], head.content)
-            if found is not None:
-                self._held.clear()
-                self._any = True
-                self._advance(found[0])
-                return found[1]
-        self._advance(head.end - before)
-        first, self._held = bytes(self._held[: head.end]), bytearray()
+            small = self._small(self._rest[:_INPUT], head.content)
+            if small is not None:
+                self._buffer.clear()
+                self._any_unit = True
+                self._advance(small[0])
+                return small[1]
+        self._advance(head.end - buffered_before)
+        first, self._buffer = bytes(self._buffer[: head.end]), bytearray()
         if head.skip is not None:
             self._left, self._state = head.skip, "_skip"
             return self._skip()
@@ -133,7 +135,7 @@ class FrameDecompressor(StagedDecompressor):
         piece = self._feed(given)
         if self._frame.eof:
             self._used(len(self._frame.unused_data or b""))
-            self._any, self._state = True, "_header"
+            self._any_unit, self._state = True, "_header"
         elif len(piece) == PIECE or not self._frame.needs_input:
             self._more = True
         else:
@@ -144,11 +146,11 @@ class FrameDecompressor(StagedDecompressor):
         try:
             piece: bytes = self._frame.decompress(given, PIECE)
         except self._errors as cause:
-            raise self.fault(cause, self._unit_at, self._at) from cause
+            raise self.fault(cause, self._unit_offset, self._offset) from cause
         return piece
 
     def _used(self, unused: int) -> None:
-        """The library is done with what it was given, but for so many bytes at the end."""
+        """Advance past the bytes that the library has consumed: all but the last `unused`."""
         count, self._given, self._more = self._given - unused, 0, False
         self._advance(count)
 
@@ -157,48 +159,49 @@ class FrameDecompressor(StagedDecompressor):
         self._left -= count
         self._advance(count)
         if not self._left:
-            self._any, self._state = True, "_header"
+            self._any_unit, self._state = True, "_header"
         return b""
 
     def _complete(self) -> bool:
-        return self._any and self._state == "_header" and not self._held
+        return self._any_unit and self._state == "_header" and not self._buffer
 
     @classmethod
-    def fault(cls, cause: Exception, begin: int, at: int) -> DecodeError:
+    def fault(cls, cause: Exception, unit_offset: int, offset: int) -> DecodeError:
         if "checksum" in str(cause).lower():
             return ChecksumError(
-                f"the {cls.unit} that begins at byte {begin} does not match its checksum",
+                f"the {cls.unit} that begins at byte {unit_offset} does not match its checksum",
                 format=cls.name,
-                offset=at,
+                offset=offset,
             )
-        what = (
-            f"the data of the {cls.unit} that begins at byte {begin} is damaged, here or a little"
-            " later"
-        )
-        return DecodeError(what, format=cls.name, offset=at)
+        # The library reads ahead, so the damage may be a little after the offset.
+        message = f"corrupt data in the {cls.unit} that begins at byte {unit_offset}"
+        return DecodeError(message, format=cls.name, offset=offset)
 
     def _small(self, view: memoryview, size: int) -> tuple[int, Buffer] | None:
-        """For a frame of so little data: how long it is, and the data, if it is there whole and
-        sound, and that is quickly found out.
+        """Decompress a small frame at the start of `view` in one step, if the library can.
+
+        Returns the bytes of the frame and its data of `size` bytes, or None if the frame is not
+        complete or not valid.
         """
         return None
 
     _errors: tuple[type[Exception], ...]
-    """What the library raises for bad bytes."""
+    """The exceptions that the library raises for invalid bytes."""
 
     @abstractmethod
     def _load(self) -> Any:
-        """The library."""
+        """Import and return the library."""
 
     @abstractmethod
     def _open(self, head: FrameHeader) -> Any:
-        """The library's decompressor of one frame."""
+        """Return the library's decompressor for one frame."""
 
     @staticmethod
     @abstractmethod
     def _read(held: Buffer, limits: Limits) -> FrameHeader | None:
-        """The header at the start of a frame, None if it goes on, or a DecodeError: at byte 0 if
-        this is no frame at all.
+        """Return the header at the start of a frame, or None if it is not complete.
+
+        Raises DecodeError, with offset 0 if the bytes are not a frame at all.
         """
 
 
@@ -207,29 +210,32 @@ def walk(
     read: Callable[[Buffer], FrameHeader | None],
     end: Callable[[int, FrameHeader], int],
 ) -> list[Part] | None:
-    """All frames with data, if each says how many bytes it becomes; None if not, or if something is
-    not as usual: whoever reads it in order finds out what. `end` is where a frame ends that begins
-    at a place, which a DecodeError or len(view) + 1 says is not there."""
+    """Return all frames with data, if each header has the size of its data, else None.
+
+    It also returns None for anything unusual or invalid. The caller then reads the stream in order,
+    which raises the error. `end(offset, header)` returns where the frame at an offset ends, or a
+    number past the end of the view if it is not complete.
+    """
     parts: list[Part] = []
-    at = frames = 0
+    offset = frames = 0
     if not len(view):
         return None
     try:
-        while at < len(view):
-            head, frames = read(view[at : at + _LONGEST]), frames + 1
+        while offset < len(view):
+            head, frames = read(view[offset : offset + _LONGEST]), frames + 1
             if head is None or head.content is None or frames > 16 + len(view) // _FEW:
                 return None
-            stop = at + head.end + head.skip if head.skip is not None else end(at, head)
+            stop = offset + head.end + head.skip if head.skip is not None else end(offset, head)
             if stop > len(view):
                 return None
             if head.skip is None:
-                parts.append((at, stop, head.content))
-            at = stop
+                parts.append((offset, stop, head.content))
+            offset = stop
     except DecodeError:
         return None
     return parts
 
 
 def total(parts: Iterable[Part]) -> int:
-    """Bytes that all of them become."""
+    """Return the bytes of data of all parts."""
     return sum(size for _, _, size in parts)

@@ -1,9 +1,9 @@
-"""LZ4 frames through the package lz4: less small than zstd, and quick.
+"""LZ4 frames, with the package lz4: larger than zstd, but faster.
 
-We write frames of 4 MiB, each with its content's size and checksum, so that they are packed and
-unpacked in parallel, and reading can start at any of them. Frames of other writers may have blocks
-that need the one before them, or no size and no checksum; those that need a dictionary are refused,
-and so are the legacy frames of the first lz4 tools.
+We write frames of 4 MiB with the size and checksum of their content. They are compressed and
+decompressed in parallel, and reading can start at any of them. Frames of other writers may have
+linked blocks, and no size and no checksum. Frames that need a dictionary and the legacy frames of
+the first lz4 tools are not supported.
 """
 
 from __future__ import annotations
@@ -27,52 +27,57 @@ MAGIC = b"\x04\x22\x4d\x18"
 _LEGACY = b"\x02\x21\x4c\x18"
 LEVELS = (0, 16)
 _BLOCK = 5
-"""Our blocks: up to 256 KiB, so that a torn file loses no more."""
+"""The block size code of 256 KiB. A truncated file loses at most one block."""
 
 
 def library() -> Any:
     return _optional.require("lz4.frame", "compress")
 
 
-def read_header(held: Buffer, limits: Limits = DEFAULT) -> FrameHeader | None:
-    """The header of a frame, or None if it goes on; a DecodeError if we cannot read what it
-    announces. Its checksum is left to the library.
+def read_header(head: Buffer, limits: Limits = DEFAULT) -> FrameHeader | None:
+    """Return the header of a frame, or None if it is not complete.
+
+    Raises DecodeError for frames that are not supported. The library checks the header's checksum.
 
     >>> read_header(MAGIC + bytes([0x6c, 0x40, 3, 0, 0, 0, 0, 0, 0, 0, 0x49])).content
     3
     """
-    if frames.skippable(held):
-        return frames.skip_header(held)
-    if _LEGACY.startswith(bytes(held[:4])) and len(held) >= 4:
+    if frames.skippable(head):
+        return frames.skip_header(head)
+    if _LEGACY.startswith(bytes(head[:4])) and len(head) >= 4:
         raise DecodeError(
-            "a legacy lz4 frame: unpack it with the lz4 tool, and pack it again",
+            "legacy lz4 frames are not supported",
             format="lz4",
             offset=0,
+            hint="decompress the file with the lz4 tool, and compress it again",
         )
-    if not MAGIC.startswith(bytes(held[:4])) and not _LEGACY.startswith(bytes(held[:4])):
-        raise DecodeError("this is not lz4", format="lz4", offset=0)
-    if len(held) < 6:
+    if not MAGIC.startswith(bytes(head[:4])) and not _LEGACY.startswith(bytes(head[:4])):
+        raise DecodeError("not an lz4 frame: wrong magic number", format="lz4", offset=0)
+    if len(head) < 6:
         return None
-    flags, block = held[4], held[5] >> 4
-    if flags & 0xC2 != 0x40 or held[5] & 0x8F or block < 4:
-        raise DecodeError("the frame's header has flags that do not exist", format="lz4", offset=4)
+    flags, block = head[4], head[5] >> 4
+    if flags & 0xC2 != 0x40 or head[5] & 0x8F or block < 4:
+        raise DecodeError("the header of the lz4 frame has invalid flags", format="lz4", offset=4)
     if flags & 1:
         raise DecodeError(
-            "the frame needs a dictionary: unpack it with the lz4 tool", format="lz4", offset=4
+            "lz4 frames that need a dictionary are not supported",
+            format="lz4",
+            offset=4,
+            hint="decompress the file with the lz4 tool",
         )
     end = 7 + (8 if flags & 8 else 0)
-    if len(held) < end:
+    if len(head) < end:
         return None
     return FrameHeader(
         end,
-        int.from_bytes(held[6:14], "little") if flags & 8 else None,
+        int.from_bytes(head[6:14], "little") if flags & 8 else None,
         1 << 2 * block + 8,
         bool(flags & 4),
     )
 
 
 class Lz4Decompressor(FrameDecompressor):
-    """Any number of frames, with nothing else behind them."""
+    """Decompressor of any number of lz4 frames."""
 
     name, unit = "lz4", "lz4 frame"
     _errors = (RuntimeError,)
@@ -87,49 +92,52 @@ class Lz4Decompressor(FrameDecompressor):
 
 
 def split(view: memoryview, limits: Limits = DEFAULT) -> list[Part] | None:
-    """The frames of a stream, if each says its size: see `frames.walk`."""
+    """Return the frames of a stream, if each header has the size of its data: see `frames.walk`."""
     library()
-    left = 16 + len(view) // 4096  # blocks that are worth looking at
+    # The number of blocks to look at is bounded, so that many tiny blocks do not cost time.
+    left = 16 + len(view) // 4096
 
-    def end(at: int, head: FrameHeader) -> int:
+    def end(offset: int, head: FrameHeader) -> int:
         nonlocal left
-        sums, at = 4 * bool(view[at + 4] & 0x10), at + head.end
-        while at + 4 <= len(view) and left:
-            size, left = int.from_bytes(view[at : at + 4], "little") & 0x7FFFFFFF, left - 1
+        sums, offset = 4 * bool(view[offset + 4] & 0x10), offset + head.end
+        while offset + 4 <= len(view) and left:
+            size, left = int.from_bytes(view[offset : offset + 4], "little") & 0x7FFFFFFF, left - 1
             if size == 0:
-                return at + 4 + 4 * head.checked
-            at += 4 + size + sums
+                return offset + 4 + 4 * head.checked
+            offset += 4 + size + sums
         return len(view) + 1
 
-    return frames.walk(view, lambda held: read_header(held, limits), end)
+    return frames.walk(view, lambda head: read_header(head, limits), end)
 
 
 def unpack(data: Buffer, out: Array) -> None:
-    """One frame, whole, which becomes exactly as much as there is room for."""
+    """Decompress one complete frame of exactly len(out) bytes of data."""
     lz4 = library()
     try:
-        found, used, whole = lz4.decompress_chunk(
+        unpacked, used, complete = lz4.decompress_chunk(
             lz4.create_decompression_context(), data, max_length=len(out) + 1
         )
     except RuntimeError as cause:
         raise Lz4Decompressor.fault(cause, 0, 0) from cause
-    if not whole or len(found) != len(out) or used != len(data):
+    if not complete or len(unpacked) != len(out) or used != len(data):
         raise DecodeError(
-            f"this is no single lz4 frame of {len(out)} bytes", format="lz4", offset=0
+            f"not a single lz4 frame of {len(out)} bytes of data", format="lz4", offset=0
         )
-    out[:] = np.frombuffer(found, np.uint8)
+    out[:] = np.frombuffer(unpacked, np.uint8)
 
 
 def packer(level: int | None) -> Callable[[Buffer], bytes]:
-    """Makes a frame of some data; the level is 0 (quickest) to 16 (smallest), and below 3 all are
-    alike.
+    """Return the function that compresses data into one frame.
+
+    The level is 0 (fastest) to 16 (smallest). Levels below 3 give the same result.
     """
     return _packer(level, checksum=True)
 
 
 def part_packers(level: int | None) -> list[Callable[[Buffer], bytes]]:
-    """How to pack what has a checksum elsewhere: that of lz4 takes longer than all the rest of
-    reading it.
+    """Return the packer for data that has a checksum elsewhere.
+
+    Checking the checksum of lz4 takes longer than the rest of reading.
     """
     return [_packer(level, checksum=False)]
 
@@ -137,7 +145,7 @@ def part_packers(level: int | None) -> list[Callable[[Buffer], bytes]]:
 def _packer(level: int | None, checksum: bool) -> Callable[[Buffer], bytes]:
     if level is not None and not LEVELS[0] <= level <= LEVELS[1]:
         raise ValueError(
-            f"level {level}: lz4 has levels {LEVELS[0]} (quickest) to {LEVELS[1]} (smallest)"
+            f"invalid lz4 level {level}: use {LEVELS[0]} (fastest) to {LEVELS[1]} (smallest)"
         )
     compress = library().compress
 
@@ -155,6 +163,6 @@ def _packer(level: int | None, checksum: bool) -> Callable[[Buffer], bytes]:
 
 
 def lz4_compressor(level: int | None, threads: int | None) -> Compressor:
-    """Frames of up to 4 MiB, packed in parallel."""
+    """Return a compressor that writes frames of up to 4 MiB in parallel."""
     pack = packer(level)
     return UnitCompressor(pack, FRAME, cores(threads), pack(b""), frames.skipped)

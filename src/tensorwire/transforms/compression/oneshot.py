@@ -1,6 +1,9 @@
-"""Whole buffers, compressed and back. Where the stream consists of units of known size, they are
-unpacked in parallel, straight to their places; elsewhere the data grows in pieces. Either way the
-budget is drawn on before memory is taken.
+"""One-shot compression and decompression of whole buffers.
+
+1. If a stream consists of units of known size, they are decompressed in parallel, directly into
+   their places in the result.
+2. Otherwise the stream is decompressed in order, into chunks that are copied in the end.
+3. In both cases the budget is drawn on before memory is allocated.
 """
 
 from __future__ import annotations
@@ -17,15 +20,15 @@ from ..._limits import DEFAULT, Budget, Limits
 from ...core.memory import Array, Buffer, flat, fresh
 from .. import compression
 from . import Compression, frames
-from .streams import PIECE, cores, each, filling, keep_memory
+from .streams import PIECE, cores, filling, keep_memory, map_parallel
 
 _TASK = 4 << 20
-"""Bytes of data that a thread unpacks at least, before it takes more."""
+"""Bytes of data that a thread decompresses at least as one task."""
 _WHOLE = 4 << 20
-"""A unit of up to so many bytes is unpacked in one step, which takes as much memory again."""
+"""Units of up to this many bytes are decompressed in one step, which takes twice the memory."""
 _CHUNK = 8 << 20
-"""Bytes of memory that is given back at once when it was copied: what grows in such chunks never
-takes twice its size.
+"""Bytes of a chunk. Each chunk is freed as soon as it is copied, so the result and the chunks
+together never take twice the size of the data.
 """
 
 
@@ -36,9 +39,10 @@ def compress(
     threads: int | None = None,
     expanded: int = 0,
 ) -> list[bytes]:
-    """A stream of all chunks, one after the other; see `compression.compressor` for the options.
+    """Compress all chunks into one stream. See `compression.compressor` for the options.
 
-    `expanded` is how many bytes a reader makes of the data besides, which its budget has to allow.
+    `expanded` are the bytes that a reader allocates in addition to the data, and that its budget
+    must allow.
 
     >>> bytes(decompress(b"".join(compress([b"one, ", b"two"], "gzip")), "gzip"))
     b'one, two'
@@ -56,7 +60,7 @@ def compress(
             taken += len(unit)
             yield unit
 
-    out: list[bytes] = list(each(pack, counted(), count))
+    out: list[bytes] = list(map_parallel(pack, counted(), count))
     if row.filler is not None:
         missing = filling(taken, sum(map(len, out)))
         out += [row.filler(missing)] if missing else [] if out else [pack(b"")]
@@ -64,29 +68,30 @@ def compress(
 
 
 def _units(chunks: Iterable[Any], size: int) -> Iterator[Buffer]:
-    """The same bytes in pieces of exactly this size, but for the last. What lies within one chunk
-    is not copied.
+    """Yield the same bytes in pieces of exactly this size, except the last.
+
+    A piece that lies within one chunk is not copied.
     """
-    held, have = list[Buffer](), 0
+    parts, size_so_far = list[Buffer](), 0
     for chunk in chunks:
-        view, at = flat(chunk), 0
-        while at < len(view):
-            part = view[at : at + size - have]
-            held.append(part)
-            have += len(part)
-            at += len(part)
-            if have == size:
-                yield part if len(held) == 1 else b"".join(held)
-                held, have = [], 0
-    if have:
-        yield held[0] if len(held) == 1 else b"".join(held)
+        view, position = flat(chunk), 0
+        while position < len(view):
+            part = view[position : position + size - size_so_far]
+            parts.append(part)
+            size_so_far += len(part)
+            position += len(part)
+            if size_so_far == size:
+                yield part if len(parts) == 1 else b"".join(parts)
+                parts, size_so_far = [], 0
+    if size_so_far:
+        yield parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def decompress(data: Any, name: str, limits: Limits = DEFAULT) -> Array:
-    """The data of a whole stream in new, writable memory that starts at a multiple of 64.
+    """Decompress a whole stream into new, writable memory that starts at a multiple of 64.
 
-    It draws on the budget of the call, or on one of its own for the compressed bytes. What is no
-    whole stream is an error, and so is anything behind its end.
+    The data is drawn on the budget of the call, or on a new one if `limits` is not a Budget. Raises
+    DecodeError if the stream is not complete, or if anything follows it.
 
     >>> import zlib
     >>> decompress(zlib.compress(bytes(1000)), "zlib").shape
@@ -100,7 +105,8 @@ def decompress(data: Any, name: str, limits: Limits = DEFAULT) -> Array:
         budget.draw(frames.total(parts), name, 0)
         return _divided(view, row, parts, budget.record)
     if parts is not None and frames.total(parts) <= budget.left:
-        with contextlib.suppress(DecodeError):  # the guess was wrong
+        # If the guess was wrong, the stream is read in order below.
+        with contextlib.suppress(DecodeError):
             out = _divided(view, row, parts, budget.record)
             budget.draw(len(out), name, 0)
             return out
@@ -108,81 +114,83 @@ def decompress(data: Any, name: str, limits: Limits = DEFAULT) -> Array:
 
 
 def _divided(view: memoryview, row: Compression, parts: list[frames.Part], record: int) -> Array:
+    """Decompress units in parallel, directly into their places."""
     out = fresh(frames.total(parts))
 
     def work(group: list[tuple[frames.Part, int]]) -> None:
-        for (start, stop, size), at in group:
+        for (start, stop, size), position in group:
             try:
-                _fill(out[at : at + size], view[start:stop], row, record)
+                _fill(out[position : position + size], view[start:stop], row, record)
             except DecodeError as error:
                 raise error.add(base=start) from error.__cause__
 
-    for _ in each(work, _groups(parts), cores(None)):
+    for _ in map_parallel(work, _groups(parts), cores(None)):
         pass
     return out
 
 
 def _groups(parts: list[frames.Part]) -> Iterator[list[tuple[frames.Part, int]]]:
-    """Neighbours that together are worth a thread's while, each with the place of its data."""
-    group, begin, at = list[tuple[frames.Part, int]](), 0, 0
+    """Yield groups of adjacent units of at least _TASK bytes, each unit with its data offset."""
+    group, group_start, position = list[tuple[frames.Part, int]](), 0, 0
     for part in parts:
-        group.append((part, at))
-        at += part[2]
-        if at - begin >= _TASK:
+        group.append((part, position))
+        position += part[2]
+        if position - group_start >= _TASK:
             yield group
-            group, begin = [], at
+            group, group_start = [], position
     if group:
         yield group
 
 
 def _fill(out: Array, data: memoryview, row: Compression, record: int) -> None:
-    """Unpacks what becomes exactly as much as there is room for, which was drawn already."""
+    """Decompress data of exactly len(out) bytes, which the caller has drawn on the budget."""
     if row.unpack is not None and 0 < len(out) <= _WHOLE:
         row.unpack(data, out)
         return
-    stream, at = row.decompressor(Limits(record=record, expansion=len(out) + PIECE)), 0
+    stream, position = row.decompressor(Limits(record=record, expansion=len(out) + PIECE)), 0
     for piece in stream.feed(data):
-        if len(piece) > len(out) - at:
-            raise _other_size(row, len(out))
-        out[at : at + len(piece)] = np.frombuffer(piece, np.uint8)
-        at += len(piece)
+        if len(piece) > len(out) - position:
+            raise _wrong_size(row, len(out))
+        out[position : position + len(piece)] = np.frombuffer(piece, np.uint8)
+        position += len(piece)
     stream.finish()
-    if at != len(out):
-        raise _other_size(row, len(out))
+    if position != len(out):
+        raise _wrong_size(row, len(out))
 
 
 def unit(data: memoryview, size: int, row: Compression) -> Array:
-    """The data of one unit, or of a zlib stream, which has exactly so many bytes."""
+    """Decompress one unit, or a zlib stream, of exactly `size` bytes of data."""
     out = np.empty(size, np.uint8)
     _fill(out, data, row, size)
     return out
 
 
-def _other_size(row: Compression, size: int) -> DecodeError:
+def _wrong_size(row: Compression, size: int) -> DecodeError:
     name = row.decompressor.name
     return DecodeError(
-        f"the data has other than the {size} bytes that it should have", format=name, offset=0
+        f"the compressed data does not expand to exactly {size} bytes", format=name, offset=0
     )
 
 
 def _growing(view: memoryview, row: Compression, budget: Budget) -> Array:
+    """Decompress a stream of unknown size in order."""
     stream, chunks, size = row.decompressor(budget, budget.input), list[mmap.mmap](), 0
     for piece in stream.feed(view):
         budget.draw(len(piece), row.decompressor.name, 0)
-        at = 0
-        while at < len(piece):
-            place = size % _CHUNK
-            if not place:
+        position = 0
+        while position < len(piece):
+            chunk_offset = size % _CHUNK
+            if not chunk_offset:
                 chunks.append(mmap.mmap(-1, _CHUNK, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
-            count = min(len(piece) - at, _CHUNK - place)
-            chunks[-1][place : place + count] = piece[at : at + count]
-            at += count
+            count = min(len(piece) - position, _CHUNK - chunk_offset)
+            chunks[-1][chunk_offset : chunk_offset + count] = piece[position : position + count]
+            position += count
             size += count
     stream.finish()
     out = fresh(size)
-    for at in range(0, size, _CHUNK):
-        chunk = chunks[at // _CHUNK]
-        count = min(_CHUNK, size - at)
-        out[at : at + count] = np.frombuffer(chunk, np.uint8, count)
+    for position in range(0, size, _CHUNK):
+        chunk = chunks[position // _CHUNK]
+        count = min(_CHUNK, size - position)
+        out[position : position + count] = np.frombuffer(chunk, np.uint8, count)
         chunk.close()
     return out

@@ -1,24 +1,26 @@
-"""One tensor alone, compressed in blocks: a reader unpacks them in parallel, or only those that it
-needs.
+"""Packed tensors: one tensor compressed in blocks that are decompressed in parallel or on demand.
 
     info    {"compression": "zstd", "shuffle": 4, "block": 1048576}
     data    a table, then the parts of the first block, those of the second, ...
 
-`block` is the bytes of the tensor in each block but the last. With `shuffle`, the bytes of an item,
-a block has a part for each byte plane: the first bytes of all its items, then the second bytes, and
-so on; else it is one part. The table has a row for each block, in uint32, little-endian: the packed
-size of each part, then the CRC32C of these sizes and of all parts of the block. A part of n bytes
-whose packed size is n stands there as it is, and one whose packed size is 1 is that byte n times;
-any other is a gzip member, a zlib stream, a zstd or lz4 frame, or a Snappy block (with its length
-before it). Zeros may stand behind the last block, where the tensor would be too small for the
-default `Limits.expansion`.
+1. `block` is the size in bytes of each block of the tensor, except the last.
+2. With `shuffle`, the bytes of an item, a block has one part for each byte plane: the first bytes of
+   all its items, then the second bytes, and so on. Without it, a block is one part.
+3. The table has a row of little-endian uint32 for each block: the packed size of each part, then the
+   CRC32C of these sizes and of all parts of the block.
+4. A part of n bytes whose packed size is n is stored as it is. A packed size of 1 is that byte,
+   repeated n times. Any other part is a gzip member, a zlib stream, a zstd or lz4 frame, or a Snappy
+   block with its length before it.
+5. Zeros may follow the last block, to keep the expansion within the default `Limits.expansion`.
 
     info    {"shuffle": 4, "block": 1048576}
-    data    the planes of the first block, those of the second, ...: for whoever compresses the
-            whole file
+    data    the planes of the first block, those of the second, ...
 
-Why planes are packed one by one: most are noise, which is quickest read when nobody packed it, or
-all the same, and what pays for one costs another (see `zstd.part_packers`).
+Without `compression` the tensor is only shuffled, for a file that is compressed as a whole.
+
+Planes are packed one by one because they differ: most are noise, which is read fastest if it is not
+compressed, or constant, and the best compressor of one plane is bad for another (see
+`zstd.part_packers`).
 """
 
 from __future__ import annotations
@@ -35,18 +37,18 @@ from ...core.memory import Array, Buffer, flat, fresh
 from ...wire import kernels
 from .. import compression as compressions
 from . import Compression, oneshot
-from .streams import cores, each, keep_memory
+from .streams import cores, keep_memory, map_parallel
 
 PLANE = 256 << 10
-"""Bytes of a plane: with half of it zstd finds 7 % less in images, with twice as much the block
-leaves the cache.
+"""Bytes of a plane. With half as many, zstd saves 7 % less on images. With twice as many, a block
+does not fit in the CPU cache.
 """
 BLOCK = 1 << 20
 """Bytes of a block that is not shuffled."""
 _LARGEST = 8 << 20
-"""Bytes of the largest block: each thread holds two."""
+"""Bytes of the largest block. Each thread holds two."""
 _GROUP = 16
-"""Blocks that are packed in the way that was best for the first of them."""
+"""Blocks in a group, which are all packed by the packer that was best for the first of them."""
 _ITEM = 256
 """Bytes of the largest item that is shuffled."""
 _WORD = np.dtype("<u4")
@@ -57,27 +59,28 @@ Pack = Callable[[Buffer], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """What is to be done to each tensor."""
+    """The options of packing a tensor."""
 
     compression: str | None = None
     level: int | None = None
     threads: int | None = None
     shuffle: bool = False
     expanded: int = 0
-    """Bytes that a reader makes of all tensors besides, which its budget has to allow."""
+    """Bytes that a reader allocates in addition to all tensors, and that its budget must allow."""
 
 
 class Packed(NamedTuple):
-    """What became of one."""
+    """A packed tensor."""
 
     info: dict[str, Any]
-    """For whoever reads it: JSON."""
+    """The JSON value that a reader needs to unpack it."""
     data: Buffer | Array
 
 
 def pack(data: Any, item: int, packing: Packing) -> Packed | None:
-    """The bytes of a tensor whose items have so many; None if they would get no smaller (or cannot
-    be shuffled), and stay as they are.
+    """Pack the bytes of a tensor of items of `item` bytes.
+
+    Returns None if the result would not be smaller, or if there is nothing to do.
 
     >>> import numpy as np
     >>> x = np.arange(1000, dtype=np.int64)
@@ -90,7 +93,7 @@ def pack(data: Any, item: int, packing: Packing) -> Packed | None:
     view = flat(data)
     shuffled = packing.shuffle and 1 < item <= _ITEM
     if len(view) % item:
-        raise ValueError(f"{len(view)} bytes are no whole items of {item}")
+        raise ValueError(f"{len(view)} bytes are not a whole number of items of {item} bytes")
     block = min(PLANE * item, _LARGEST // item * item) if shuffled else BLOCK
     info = {"shuffle": item, "block": block} if shuffled else {"block": block}
     if packing.compression is None:
@@ -111,25 +114,30 @@ def pack(data: Any, item: int, packing: Packing) -> Packed | None:
 
 
 class _Writer:
-    """Packs blocks in threads. What is written does not depend on how many."""
+    """Packs blocks in threads. The output does not depend on the number of threads."""
 
     def __init__(
         self, view: memoryview, planes: int, block: int, row: Compression, level: int | None
     ) -> None:
         self._data, self._planes, self._block = np.frombuffer(view, np.uint8), planes, block
-        self._ways: list[Pack] = row.parts(level) if row.parts is not None else [row.packer(level)]
+        self._packers: list[Pack] = (
+            row.parts(level) if row.parts is not None else [row.packer(level)]
+        )
         count = -(-len(view) // block)
+        # The index of the best packer for each plane, in the first block of each group. -1 if the
+        # plane is stored as it is.
         self._choices = np.zeros((count, planes), np.int8)
-        """Which way was the best for each plane, as far as it is known: -1 for none."""
 
     def run(self, threads: int) -> tuple[Array, list[bytes], int]:
-        """(the table, all parts, bytes of both)"""
+        """Return (the table, all parts, bytes of both)."""
         count = len(self._choices)
+        # The first block of each group chooses the packers, so these blocks are packed before all
+        # others. Threads then only read `_choices`, and the output is deterministic.
         first = [i for i in range(count) if i % _GROUP == 0]
         other = [i for i in range(count) if i % _GROUP]
         parts: dict[int, list[bytes]] = {}
         for numbers in (first, other):
-            parts |= zip(numbers, each(self._pack, numbers, threads), strict=True)
+            parts |= zip(numbers, map_parallel(self._pack, numbers, threads), strict=True)
         table = np.zeros((count, self._planes + 1), _WORD)
         for i in range(count):
             table[i, :-1] = [len(part) for part in parts[i]]
@@ -157,17 +165,18 @@ class _Writer:
             choice = self._choices[number - number % _GROUP, i]
             if choice < 0:
                 return plane.tobytes()
-            part = self._ways[choice](plane.data)
+            part = self._packers[choice](plane.data)
         else:
-            found = [way(plane.data) for way in self._ways]
-            sizes = [len(part) for part in found]
+            candidates = [packer(plane.data) for packer in self._packers]
+            sizes = [len(part) for part in candidates]
             choice = sizes.index(min(sizes))
-            part = found[choice]
+            part = candidates[choice]
             self._choices[number, i] = choice if len(part) < len(plane) else -1
         return part if len(part) < len(plane) else plane.tobytes()
 
 
 def _is_constant(plane: Array) -> bool:
+    """Return whether all bytes are equal. The first 64 decide most cases quickly."""
     return bool((plane[:64] == plane[0]).all()) and bool((plane == plane[0]).all())
 
 
@@ -176,7 +185,7 @@ def _check(sizes: Array, parts: Any) -> int:
 
 
 class How:
-    """How a tensor of so many bytes was packed, checked."""
+    """A reader of one packed tensor of `nbytes` bytes, created by `how`."""
 
     def __init__(self, compression: str | None, shuffle: int, block: int, nbytes: int) -> None:
         self.compression, self.shuffle, self.block, self.nbytes = (
@@ -186,7 +195,7 @@ class How:
             nbytes,
         )
         self.checksum = compression is not None
-        """Whether damage is found out."""
+        """Whether the packed bytes have checksums."""
 
     def __str__(self) -> str:
         return ", ".join(
@@ -195,26 +204,29 @@ class How:
         )
 
     def unpack(self, data: Any, limits: Limits = DEFAULT) -> Array:
-        """All bytes of the tensor, in new memory that starts at a multiple of 64."""
+        """Return all bytes of the tensor, in new memory that starts at a multiple of 64."""
         view = flat(data)
         return self.part(lambda start, stop: view[start:stop], len(view), 0, self.nbytes, limits)
 
     def part(self, read: Read, size: int, start: int, stop: int, limits: Limits = DEFAULT) -> Array:
-        """The bytes of the tensor from `start` to `stop`, of `size` packed bytes that `read(start,
-        stop)` gives: only the blocks that hold them are read. What they become is drawn on the
-        budget."""
+        """Return the bytes of the tensor from `start` to `stop`.
+
+        `read(start, stop)` returns some of the `size` packed bytes. Only the blocks that contain
+        the range are read, and their size is drawn on the budget.
+        """
         if not 0 <= start <= stop <= self.nbytes:
-            raise ValueError(f"bytes {start} to {stop} of {self.nbytes}")
+            raise ValueError(f"bytes {start} to {stop} are out of range for {self.nbytes}")
         first, last = (start // self.block, -(-stop // self.block)) if stop > start else (0, 0)
-        found = self._blocks(read, size, first, last, limits.call(size))
-        return found[start - first * self.block : stop - first * self.block]
+        blocks = self._blocks(read, size, first, last, limits.call(size))
+        return blocks[start - first * self.block : stop - first * self.block]
 
     def _blocks(self, read: Read, size: int, first: int, last: int, budget: Budget) -> Array:
         begin, end = first * self.block, min(last * self.block, self.nbytes)
         if self.compression is None:
             if size != self.nbytes:
                 raise DecodeError(
-                    f"{size} bytes of a tensor of {self.nbytes}", offset=min(size, self.nbytes)
+                    f"a shuffled tensor of {self.nbytes} bytes has {size} bytes of data",
+                    offset=min(size, self.nbytes),
                 )
             out = fresh(end - begin)
             kernels.unshuffle(flat(read(begin, end)), self.shuffle, self.block, out)
@@ -231,12 +243,12 @@ class How:
             and np.frombuffer(flat(read(int(offsets[-1]), size)), np.uint8).any()
         ):
             raise DecodeError(
-                "something else behind the last block",
+                "unexpected bytes after the last block",
                 format=self.compression,
                 offset=int(offsets[-1]),
             )
 
-        def one(number: int) -> None:
+        def unpack_block(number: int) -> None:
             start = int(offsets[number])
             target = out[(number - first) * self.block : (number - first + 1) * self.block]
             try:
@@ -246,17 +258,19 @@ class How:
             except DecodeError as error:
                 raise error.add(format=self.compression, offset=0, base=start) from error.__cause__
 
-        for _ in each(one, range(first, last), cores(None)):
+        for _ in map_parallel(unpack_block, range(first, last), cores(None)):
             pass
         return out
 
     def _table(self, read: Read, size: int) -> tuple[Array, Array]:
-        """(the table, where each block begins and the last one ends)"""
+        """Return the table, and the offsets of all blocks and of the end of the last one."""
         planes, count = max(1, self.shuffle), -(-self.nbytes // self.block)
         length = count * (planes + 1) * _WORD.itemsize
         if length > size:
             raise TruncatedError(
-                f"a table of {length} bytes in {size}", format=self.compression, offset=size
+                f"the table of a packed tensor needs {length} bytes, but there are {size}",
+                format=self.compression,
+                offset=size,
             )
         table = np.frombuffer(flat(read(0, length)), _WORD).reshape(count, planes + 1)
         offsets = np.zeros(count + 1, np.int64)
@@ -264,7 +278,9 @@ class How:
         offsets += length
         if offsets[-1] > size:
             raise TruncatedError(
-                f"blocks of {offsets[-1]} bytes in {size}", format=self.compression, offset=size
+                f"the blocks of a packed tensor end at {offsets[-1]}, but there are {size} bytes",
+                format=self.compression,
+                offset=size,
             )
         return table, offsets
 
@@ -273,46 +289,49 @@ class How:
             raise ChecksumError(
                 "a block does not match its checksum", format=self.compression, offset=0
             )
-        length, at, planes = len(target) // max(1, self.shuffle), 0, list[Any]()
+        length, offset, planes = len(target) // max(1, self.shuffle), 0, list[Any]()
         for size in sizes[:-1].tolist():
-            part, at = view[at : at + size], at + size
+            part, offset = view[offset : offset + size], offset + size
             if not 0 < size <= length:
                 raise DecodeError(
-                    f"a part of {length} bytes takes {size}",
+                    f"a part of {length} bytes has a packed size of {size}",
                     format=self.compression,
-                    offset=at - size,
+                    offset=offset - size,
                 )
             planes.append(part if size in (1, length) else oneshot.unit(part, length, row))
         kernels.merge_planes(planes, target)
 
 
 def how(info: object, nbytes: int, item: int) -> How:
-    """Checks what a file says about a tensor of so many bytes whose items have so many.
+    """Check the info of a packed tensor of `nbytes` bytes, and return its reader.
+
+    `item` is the size of an item in bytes. Raises DecodeError if the info is not valid.
 
     >>> str(how({"compression": "zstd", "shuffle": 4, "block": 1048576}, 4000, 4))
     'zstd, shuffled'
     >>> how({"compression": "zap", "block": 1048576}, 4000, 4)
     Traceback (most recent call last):
-    tensorwire._errors.DecodeError: a packed tensor says {'compression': 'zap', 'block': 1048576}:
-    no such compression
+    tensorwire._errors.DecodeError: invalid info of a packed tensor {'compression': 'zap',
+    'block': 1048576}: unknown compression
     """
     if not isinstance(info, dict) or not {"block"} < info.keys() <= {
         "compression",
         "shuffle",
         "block",
     }:
-        raise fault(info, "it has a block, and a compression or shuffle or both")
+        raise fault(info, "expected 'block' and 'compression', 'shuffle' or both")
     name, shuffle, block = info.get("compression"), info.get("shuffle", 0), info["block"]
     if "compression" in info and (not isinstance(name, str) or name not in compressions.TABLE):
-        raise fault(info, "no such compression")
+        raise fault(info, "unknown compression")
     if "shuffle" in info and (type(shuffle) is not int or shuffle != item or not 1 < item <= _ITEM):
-        raise fault(info, f"its items have {item} bytes")
+        raise fault(info, f"items have {item} bytes, so 'shuffle' must be {item}")
     if type(block) is not int or not 0 < block <= _LARGEST or (shuffle and block % item):
-        raise fault(info, f"a block has whole items, and at most {_LARGEST} bytes")
+        raise fault(info, f"a block must have whole items and at most {_LARGEST} bytes")
     if nbytes < 0 or nbytes % max(1, item):
-        raise fault(info, f"{nbytes} bytes are no whole items of {item}")
+        raise fault(info, f"{nbytes} bytes are not a whole number of items of {item} bytes")
     return How(name, shuffle, block, nbytes)
 
 
-def fault(info: object, why: str) -> DecodeError:
-    return DecodeError(f"a packed tensor says {info!r:.80}: {why}")
+def fault(info: object, reason: str) -> DecodeError:
+    """Return the error for the info of a packed tensor that is not valid."""
+    return DecodeError(f"invalid info of a packed tensor {info!r:.80}: {reason}")

@@ -1,9 +1,9 @@
-"""Snappy as TensorFlow frames it in record files: each block is its compressed length in four
-bytes, big-endian, and raw Snappy.
+"""Snappy streams as TensorFlow frames them in record files.
 
-TensorFlow's writer fills blocks up to 256 KiB, and makes a single larger block of a write that is
-longer than that. Its reader refuses blocks of more than 256 KiB, even those. We write none that it
-cannot read, and read all that it writes.
+Each block is its compressed length as a big-endian uint32, followed by raw Snappy. TensorFlow's
+writer fills blocks up to 256 KiB, and writes a larger block for a write that is longer than that.
+Its reader refuses blocks of more than 256 KiB, including those. We write only blocks that it can
+read, and read all blocks that it writes.
 """
 
 from __future__ import annotations
@@ -18,31 +18,34 @@ from ...wire import snappy
 from .streams import Compressor, Decompressor, UnitCompressor
 
 BLOCK = 1 << 18
-"""Bytes of data in a block: TensorFlow's buffer for reading one."""
+"""Bytes of data in a block: the size of TensorFlow's read buffer."""
 _WORD = 4
+"""Bytes of the length of a block."""
 
 
 class SnappyDecompressor(Decompressor):
-    """`limits.record` is what one block may become; a block is held whole."""
+    """Decompressor of Snappy blocks. Each block is held in memory, at most `limits.record` bytes."""
 
     name, unit = "snappy", "Snappy block"
 
     def __init__(self, limits: Limits = DEFAULT, total: int = 0) -> None:
         super().__init__(limits, total)
-        self._held = bytearray()
-        self._length: int | None = None  # of the block, once it is known
+        self._buffer = bytearray()
+        # The compressed length of the current block, once it is known.
+        self._length: int | None = None
 
     def _step(self) -> Buffer:
-        if self._length is None and not self._held:
+        if self._length is None and not self._buffer:
             self._begin_unit()
         need = _WORD if self._length is None else self._length
-        part: Buffer = self._rest[: need - len(self._held)]
+        part: Buffer = self._rest[: need - len(self._buffer)]
         self._advance(len(part))
-        if self._held or len(part) < need:  # a block that came whole is not copied
-            self._held += part
-            if len(self._held) < need:
+        # A block that is complete in the input is not copied.
+        if self._buffer or len(part) < need:
+            self._buffer += part
+            if len(self._buffer) < need:
                 return b""
-            part, self._held = self._held, bytearray()
+            part, self._buffer = self._buffer, bytearray()
         if self._length is None:
             self._length = self._checked(int.from_bytes(part, "big"))
             return b""
@@ -50,24 +53,27 @@ class SnappyDecompressor(Decompressor):
         try:
             return snappy.decode(part, self._limit)
         except DecodeError as error:
-            raise error.add(base=self._at - need) from None
+            raise error.add(base=self._offset - need) from None
 
     def _checked(self, length: int) -> int:
         if length > snappy.longest(self._limit):
-            what = (
-                f"a Snappy block of {length} bytes is more than the limit of {self._limit} allows"
+            raise LimitError(
+                f"a Snappy block of {length} bytes can expand to more than the limit of"
+                f" {self._limit} bytes",
+                format=self.name,
+                offset=self._offset - _WORD,
+                hint="pass a larger Limits(record=...)",
             )
-            raise LimitError(what, format=self.name, offset=self._at - _WORD)
         return length
 
     def _complete(self) -> bool:
-        return self._length is None and not self._held
+        return self._length is None and not self._buffer
 
 
 def packer(level: int | None) -> Callable[[Buffer], bytes]:
-    """Makes a block of some data."""
+    """Return the function that compresses data into one block."""
     if level is not None:
-        raise ValueError(f"level {level}: Snappy has no levels")
+        raise ValueError(f"invalid level {level}: snappy has no levels")
     compress = _optional.require("cramjam", "compress").snappy.compress_raw
 
     def pack(data: Buffer) -> bytes:
@@ -78,28 +84,32 @@ def packer(level: int | None) -> Callable[[Buffer], bytes]:
 
 
 def snappy_compressor(level: int | None, threads: int | None) -> Compressor:
-    """Blocks of up to 256 KiB. It is quick enough that threads are used only when asked for."""
+    """Return a compressor that writes blocks of up to 256 KiB.
+
+    Snappy is fast enough that threads are used only on request.
+    """
     return UnitCompressor(packer(level), BLOCK, 1 if threads is None else threads, b"")
 
 
 def split(view: memoryview, limits: Limits = DEFAULT) -> list[tuple[int, int, int]] | None:
-    """Where each block begins, ends, and how many bytes it becomes; None if something is not as
-    usual, or the blocks are tiny.
+    """Return the (start, stop, data size) of each block.
+
+    Returns None if a block is not complete or not valid, or if the blocks are tiny.
     """
     parts: list[tuple[int, int, int]] = []
-    at = 0
-    while at < len(view):
-        stop = at + _WORD + int.from_bytes(view[at : at + _WORD], "big")
-        size = snappy.size(view[at + _WORD : stop])
+    offset = 0
+    while offset < len(view):
+        stop = offset + _WORD + int.from_bytes(view[offset : offset + _WORD], "big")
+        size = snappy.size(view[offset + _WORD : stop])
         if stop > len(view) or size is None or len(parts) > 16 + len(view) // 1024:
             return None
-        parts.append((at, stop, size))
-        at = stop
+        parts.append((offset, stop, size))
+        offset = stop
     return parts
 
 
 def peek(head: Buffer, count: int) -> bytes:
-    """As far as the beginning of a stream goes, which may end inside the first block."""
+    """Return the first bytes of data. The head of the stream may end inside the first block."""
     view, out = flat(head), b""
     while len(view) > _WORD and len(out) < count:
         length = int.from_bytes(view[:_WORD], "big")

@@ -1,10 +1,8 @@
-"""What all compressions share, however they pack a byte: pieces in, pieces out, and nothing is lost
-or held for long.
+"""Base classes of compressors and decompressors, which take and return data in pieces.
 
-A decompressor keeps no more than one piece of its output at a time, so that a small input that
-becomes a huge one costs time and no memory, and it gives up where there is more of it than
-`Limits.expansion` allows. A compression whose stream is a row of independent units (gzip members,
-zstd and lz4 frames, Snappy blocks) is written by `UnitCompressor`, in threads.
+A decompressor holds at most one piece of its output, so a decompression bomb costs time but no
+memory, and it raises LimitError once the output exceeds `Limits.expansion`. Streams of independent
+units (gzip members, zstd and lz4 frames, Snappy blocks) are written in threads by `UnitCompressor`.
 """
 
 from __future__ import annotations
@@ -28,11 +26,13 @@ if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
 PIECE = 1 << 20
-"""Bytes of output at a time, at most; a Snappy block is one piece whatever its size."""
+"""The largest piece of output in bytes. A Snappy block is one piece of any size."""
 
 
 def filling(size: int, packed: int) -> int:
-    """How many padding bytes `packed` bytes need, so that they may become `size` by default.
+    """Return how many padding bytes a stream of `packed` bytes needs to stay within the limits.
+
+    With the padding, a reader with the default `Limits` accepts `size` bytes of data.
 
     >>> filling(1 << 20, 10), filling(1 << 30, 1000)
     (0, 4696621)
@@ -41,31 +41,37 @@ def filling(size: int, packed: int) -> int:
 
 
 class Decompressor(ABC):
-    """Takes the bytes of a stream in pieces of any size and gives back the data in pieces.
+    """Takes the bytes of a stream in pieces of any size and returns the data in pieces.
 
-    `limits.record` is the most data that the stream may make us hold at once. `total` is how many
-    bytes it has, where that is known: a stream that begins with much of nothing then is not taken
-    for one that has nothing else.
+    `limits.record` is the largest memory that the stream may require at once. `total` is the
+    compressed size, if it is known. Without it, the expansion is checked against the bytes so far,
+    and a stream that starts with a long run of zeros could exceed the limit too early.
     """
 
     name: ClassVar[str]
     unit: ClassVar[str]
-    """What the stream ends inside of, when it ends too early."""
+    """The name of a unit in error messages: "gzip member", "zstd frame" ..."""
 
     def __init__(self, limits: Limits = DEFAULT, total: int = 0) -> None:
         self._limits, self._limit, self._total = limits, limits.record, total
-        self._units = array("q")  # a file may have a million
-        self._rest = memoryview(b"")  # given, and not looked at yet
-        self._at = 0  # where it begins in the stream
-        self._given = 0  # bytes of it that a library has, which may still give some of them back
-        self._size = 0  # of the data so far
-        self._more = False  # output is waiting that needs no input
+        # Pairs of offsets in a flat array, because a file may have a million units.
+        self._units = array("q")
+        # Input that has not been processed yet, and its offset in the stream.
+        self._rest = memoryview(b"")
+        self._offset = 0
+        # Bytes of `_rest` that a library has received, of which it may return some.
+        self._given = 0
+        # Bytes of data so far.
+        self._size = 0
+        # Whether there is output that needs no further input.
+        self._more = False
         self._error: DecodeError | None = None
-        self._over = False
+        self._limit_reached = False
 
     def feed(self, data: Buffer | Array) -> Iterator[Buffer]:
-        """The pieces that these bytes complete. Whoever takes only some of them finds the others in
-        front of the next ones.
+        """Yield the pieces that these bytes complete.
+
+        Pieces that the caller does not take are yielded first by the next call.
         """
         if self._error is not None:
             raise self._error
@@ -74,20 +80,20 @@ class Decompressor(ABC):
         return self._pieces()
 
     def finish(self) -> None:
-        """Says that the stream has ended: a TruncatedError if it must not end here."""
+        """Mark the end of the stream. Raises TruncatedError if the stream is not complete."""
         if self._error is not None:
             raise self._error
         if len(self._rest) or self._more:
-            raise ValueError("take all pieces that feed() gives before finish()")
+            raise ValueError("take all pieces that feed() yields before finish()")
         if not self._complete():
             raise TruncatedError(
-                f"the stream ends inside a {self.unit}", format=self.name, offset=self._at
+                f"the stream ends inside a {self.unit}", format=self.name, offset=self._offset
             )
 
     @property
     def units(self) -> list[tuple[int, int]]:
-        """Where each independent unit so far begins, in the compressed bytes and in the data: a new
-        decompressor can start there.
+        """The (compressed offset, data offset) of each independent unit so far, where a new
+        decompressor can start.
         """
         return list(zip(self._units[::2], self._units[1::2], strict=True))
 
@@ -100,51 +106,50 @@ class Decompressor(ABC):
                     self._check_expansion()
                     yield piece
         except DecodeError as error:
-            self._error = error  # what follows means nothing, so nothing follows
+            # The decompressor is out of step with the stream, so all further calls raise too.
+            self._error = error
             raise
 
     @property
     def over(self) -> bool:
-        """Whether it gave up because the data is more than the limits allow: nothing is known to be
-        wrong with the rest.
-        """
-        return self._over
+        """Whether decompression stopped at a limit, so that the rest may be valid."""
+        return self._limit_reached
 
     def _check_expansion(self) -> None:
-        self._over = True
+        self._limit_reached = True
         self._limits.check(
-            self._size, max(self._total, self._at + self._given), self.name, self._at
+            self._size, max(self._total, self._offset + self._given), self.name, self._offset
         )
-        self._over = False
+        self._limit_reached = False
 
     def _begin_unit(self) -> None:
-        self._units.extend((self._at, self._size))
+        self._units.extend((self._offset, self._size))
 
     def _advance(self, count: int) -> None:
-        self._at += count
+        self._offset += count
         self._rest = self._rest[count:]
 
     @abstractmethod
     def _step(self) -> Buffer:
-        """Uses up some of `_rest`; returns the data that came of it, if any."""
+        """Consume some of `_rest` and return the data that results, if any."""
 
     @abstractmethod
     def _complete(self) -> bool:
-        """Whether the stream may end here."""
+        """Return whether the stream may end here."""
 
 
 class StagedDecompressor(Decompressor):
-    """One whose streams are headers, data and trailers in turn. It begins with the method
-    `_header`.
+    """A decompressor of streams of headers, data and trailers: a state machine.
+
+    The state is the name of the method that reads the next bytes. It starts with `_header`.
     """
 
     def __init__(self, limits: Limits = DEFAULT, total: int = 0) -> None:
         super().__init__(limits, total)
-        self._held = bytearray()  # of a header or trailer that has not come whole
+        # Bytes of a header or trailer that is not complete yet.
+        self._buffer = bytearray()
+        # A name and not a bound method, which would be a reference cycle that keeps the input alive.
         self._state = "_header"
-        """The name of the method that reads what comes next: the method itself would be a cycle,
-        which keeps the bytes alive.
-        """
 
     def _step(self) -> Buffer:
         piece: Buffer = getattr(self, self._state)()
@@ -152,43 +157,43 @@ class StagedDecompressor(Decompressor):
 
 
 class Compressor(ABC):
-    """Takes data in pieces and gives back what is ready to be written, in order."""
+    """Takes data in pieces and returns the bytes that are ready to be written, in order."""
 
     _closed = False
     expanded = 0
-    """Bytes that a reader makes of the data besides, which its budget has to allow."""
+    """Bytes that a reader allocates in addition to the data, and that its budget must allow."""
 
     @abstractmethod
     def write(self, data: Buffer) -> list[bytes]:
-        """Takes a copy of the data; what it returns may belong to earlier data, or be nothing."""
+        """Copy the data. The result may belong to earlier data, or be empty."""
 
     @abstractmethod
     def flush(self) -> list[bytes]:
-        """All that is needed to read the data given so far. Where the format has units, a new one
-        begins.
-        """
+        """Return all bytes that are needed to read the data so far, and start a new unit."""
 
     @abstractmethod
     def finish(self) -> list[bytes]:
-        """The end of the stream. Nothing can be written after it."""
+        """Return the end of the stream. Nothing can be written after it."""
 
     def close(self) -> None:
-        """Gives up, after an error: threads stop, and nobody waits for their results."""
+        """Discard the stream after an error, without waiting for the results of threads."""
         self._closed = True
 
     def _open(self) -> None:
         if self._closed:
-            raise ValueError("this stream is finished: nothing more can be written to it")
+            raise ValueError("cannot write to a compressed stream after finish()")
 
 
 class UnitCompressor(Compressor):
-    """A stream of independent units, each made by `pack` from at most `size` bytes, in `threads`
-    threads (1: in the caller's own).
+    """Compressor of streams of independent units, each packed by `pack` from at most `size` bytes.
 
-    A write is divided between two units only if it is longer than one, so whoever writes whole
-    records has whole records in each unit. The stream depends on the data and the order of calls
-    alone, not on the threads. At most 2 x threads + 1 units are in memory. `filler` makes bytes
-    that readers skip: see `filling`.
+    Rules:
+    1. A write is divided between two units only if it is longer than one, so a caller that writes
+       whole records gets whole records in each unit.
+    2. The output depends only on the data and the order of the calls, not on `threads`.
+    3. At most 2 x threads + 1 units are in memory. With one thread, units are packed by the caller.
+
+    `filler` returns padding that readers skip: see `filling`. `empty` is the stream without data.
     """
 
     def __init__(
@@ -202,32 +207,33 @@ class UnitCompressor(Compressor):
         self._pack, self._unit_size, self._empty, self._filler = pack, size, empty, filler
         self._taken = self._written = 0
         self._unit = bytearray()
-        self._any = False
-        self._flying: deque[Future[bytes]] = deque()
+        self._any_unit = False
+        self._pending: deque[Future[bytes]] = deque()
         self._most = 2 * threads
         self._pool = _pool(threads) if threads > 1 else None
 
     def write(self, data: Buffer) -> list[bytes]:
         self._open()
-        view, out, at = flat(data), list[bytes](), 0
+        view, out, position = flat(data), list[bytes](), 0
         self._taken += len(view)
         if self._unit and len(self._unit) + len(view) > self._unit_size:
-            out += self._ship()
-        while len(view) - at >= self._unit_size:
-            self._unit += view[at : at + self._unit_size]
-            at += self._unit_size
-            out += self._ship()
-        self._unit += view[at:]
+            out += self._submit()
+        while len(view) - position >= self._unit_size:
+            self._unit += view[position : position + self._unit_size]
+            position += self._unit_size
+            out += self._submit()
+        self._unit += view[position:]
         return self._counted(out)
 
     def flush(self) -> list[bytes]:
         self._open()
         out = []
         if self._unit:
-            last, self._unit, self._any = self._unit, bytearray(), True
-            packed = self._pack(last)  # here, while the threads are busy with those before it
+            last, self._unit, self._any_unit = self._unit, bytearray(), True
+            # The last unit is packed in this thread, while the pool works on those before it.
+            packed = self._pack(last)
             out = [packed]
-        out = self._counted([flying.result() for flying in self._landed()] + out)
+        out = self._counted([future.result() for future in self._finished()] + out)
         if self._filler is not None and (
             missing := filling(self._taken + self.expanded, self._written)
         ):
@@ -239,38 +245,39 @@ class UnitCompressor(Compressor):
         self._closed = True
         if self._pool is not None:
             self._pool.shutdown()
-        return out if self._any or not self._empty else [self._empty]
+        return out if self._any_unit or not self._empty else [self._empty]
 
     def close(self) -> None:
         super().close()
-        self._flying.clear()
+        self._pending.clear()
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _ship(self) -> list[bytes]:
-        unit, self._unit, self._any = self._unit, bytearray(), True
+    def _submit(self) -> list[bytes]:
+        unit, self._unit, self._any_unit = self._unit, bytearray(), True
         if self._pool is None:
             return [self._pack(unit)]
-        self._flying.append(self._pool.submit(self._pack, unit))
+        self._pending.append(self._pool.submit(self._pack, unit))
         out = []
-        while self._flying and (len(self._flying) > self._most or self._flying[0].done()):
-            out.append(self._flying.popleft().result())
+        while self._pending and (len(self._pending) > self._most or self._pending[0].done()):
+            out.append(self._pending.popleft().result())
         return out
 
     def _counted(self, parts: list[bytes]) -> list[bytes]:
         self._written += sum(map(len, parts))
         return parts
 
-    def _landed(self) -> Iterator[Future[bytes]]:
-        while self._flying:
-            yield self._flying.popleft()
+    def _finished(self) -> Iterator[Future[bytes]]:
+        while self._pending:
+            yield self._pending.popleft()
 
 
-def each(work: Callable[[Any], Any], items: Iterable[Any], threads: int) -> Iterator[Any]:
-    """`map` in threads, in order and at most 2 x threads + 1 ahead; in the caller's own if there is
-    one thread, or one item.
+def map_parallel(work: Callable[[Any], Any], items: Iterable[Any], threads: int) -> Iterator[Any]:
+    """Like `map`, but in threads: results are in order, at most 2 x threads + 1 items ahead.
 
-    >>> list(each(abs, [-1, -2, 3], 2))
+    With one thread or one item, the work is done in the caller's thread.
+
+    >>> list(map_parallel(abs, [-1, -2, 3], 2))
     [1, 2, 3]
     """
     rest = iter(items)
@@ -278,32 +285,33 @@ def each(work: Callable[[Any], Any], items: Iterable[Any], threads: int) -> Iter
     if threads == 1 or len(first) < 2:
         yield from map(work, itertools.chain(first, rest))
         return
-    pool, flying = _pool(threads), deque[Any]()
+    pool, futures = _pool(threads), deque[Any]()
     try:
         for item in itertools.chain(first, rest):
-            flying.append(pool.submit(work, item))
-            if len(flying) > 2 * threads:
-                yield flying.popleft().result()
-        while flying:
-            yield flying.popleft().result()
+            futures.append(pool.submit(work, item))
+            if len(futures) > 2 * threads:
+                yield futures.popleft().result()
+        while futures:
+            yield futures.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 @functools.cache
 def keep_memory() -> None:
-    """For whoever lets a library make many buffers: makes glibc keep up to 16 MiB of freed memory
-    instead of giving it back to the kernel.
+    """Make glibc keep up to 16 MiB of freed memory instead of returning it to the kernel.
 
-    It does so in every program that has once freed a buffer of 8 MiB, and so this frees one.
-    Without, each buffer lies in new pages, and those cost as much as unpacking zstd.
+    glibc does so in every process that has freed a buffer of 8 MiB, so this allocates and frees
+    one. Otherwise each buffer that a library allocates is in new pages, whose page faults take as
+    long as decompressing zstd.
     """
     np.empty(8 << 20, np.uint8)
 
 
 def available_cores() -> int:
-    """The cores that this process may run on, which are fewer than the machine's under `taskset` or
-    in a container.
+    """Return the number of cores that this process may run on.
+
+    It is less than the machine's under `taskset` or in a container.
     """
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
@@ -311,13 +319,15 @@ def available_cores() -> int:
 
 
 def cores(threads: int | None) -> int:
-    """How many threads to use: as many as asked for, else as there are cores, at most four."""
+    """Return the number of threads to use: `threads`, or by default one per core, at most four."""
     if threads is not None and threads < 1:
-        raise ValueError(f"threads={threads}: one at least")
+        raise ValueError(f"threads must be at least 1, not {threads}")
     return min(4, available_cores()) if threads is None else threads
 
 
 def _pool(threads: int) -> ThreadPoolExecutor:
-    from concurrent.futures import ThreadPoolExecutor  # not for those who only read
+    # Imported here because programs that only read do not need it.
+    from concurrent.futures import ThreadPoolExecutor
 
-    return ThreadPoolExecutor(threads, "tensorwire-compress")  # starts no thread before it has work
+    # The pool starts a thread only when there is work for it.
+    return ThreadPoolExecutor(threads, "tensorwire-compress")

@@ -1,9 +1,8 @@
-"""zstd (RFC 8878) through Python's own module, which for Python 3.13 and older is the package
-backports.zstd.
+"""zstd frames (RFC 8878), with Python's own module; for Python 3.13 and older, backports.zstd.
 
-We write frames of 4 MiB, each with its content's size and checksum, so that they are packed and
-unpacked in parallel, and reading can start at any of them. Frames of other writers may have no size
-and no checksum; those that need a dictionary are refused.
+We write frames of 4 MiB with the size and checksum of their content. They are compressed and
+decompressed in parallel, and reading can start at any of them. Frames of other writers may have no
+size and no checksum. Frames that need a dictionary are not supported.
 """
 
 from __future__ import annotations
@@ -29,72 +28,78 @@ FRAME = 4 << 20
 MAGIC = b"\x28\xb5\x2f\xfd"
 LEVELS = (-7, 22)
 LEVEL = 3
-"""The default, which is also zstd's."""
+"""The default level, the same as zstd's."""
 _UNIT_WINDOW = 23
-"""That of a frame that is unpacked in one step: 8 MiB, or less."""
+"""The largest window of a frame that is decompressed in one step, as a power of two: 8 MiB."""
 _LARGEST = (1 << 63) - 1
-"""What zstd returns beyond this is the number of an error."""
+"""Larger results of zstd's functions are error codes."""
 _WINDOW = (10, 31)
-"""The least and the largest window that the library knows, as powers of two."""
+"""The smallest and the largest window that the library supports, as powers of two."""
 
 
 @functools.cache
 def library() -> Any:
-    """The module of Python 3.14, or its twin for older ones."""
+    """Import the module of Python 3.14, or the backport."""
     return _optional.require(
         "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd", "compress"
     )
 
 
-def read_header(held: Buffer, limits: Limits = DEFAULT) -> FrameHeader | None:
-    """The header of a frame, or None if it goes on; a DecodeError if we cannot or must not read
-    what it announces.
+def read_header(head: Buffer, limits: Limits = DEFAULT) -> FrameHeader | None:
+    """Return the header of a frame, or None if it is not complete.
+
+    Raises DecodeError for frames that are not supported, and LimitError for too large a window.
 
     >>> read_header(MAGIC + bytes([0x24, 3, 0x19])).content
     3
     """
-    if frames.skippable(held):
-        return frames.skip_header(held)
-    if not MAGIC.startswith(bytes(held[:4])):
-        raise DecodeError("this is not zstd", format="zstd", offset=0)
-    if len(held) < 5:
+    if frames.skippable(head):
+        return frames.skip_header(head)
+    if not MAGIC.startswith(bytes(head[:4])):
+        raise DecodeError("not a zstd frame: wrong magic number", format="zstd", offset=0)
+    if len(head) < 5:
         return None
-    flags, single = held[4], bool(held[4] & 0x20)
+    flags, single = head[4], bool(head[4] & 0x20)
     if flags & 8:
-        raise DecodeError("the frame's header has flags that do not exist", format="zstd", offset=4)
-    name = 5 + (not single)  # of the dictionary
-    size = name + (0, 1, 2, 4)[flags & 3]
+        raise DecodeError("the header of the zstd frame has invalid flags", format="zstd", offset=4)
+    # Layout: magic (4) | flags (1) | window (1, unless `single`) | dictionary id | content size.
+    # The lengths of the last two fields are in the flags.
+    dictionary = 5 + (not single)
+    size = dictionary + (0, 1, 2, 4)[flags & 3]
     end = size + (int(single), 2, 4, 8)[flags >> 6]
-    if len(held) < end:
+    if len(head) < end:
         return None
-    if any(held[name:size]):
-        number = int.from_bytes(held[name:size], "little")
+    if any(head[dictionary:size]):
+        number = int.from_bytes(head[dictionary:size], "little")
         raise DecodeError(
-            f"the frame needs dictionary number {number}: unpack it with the zstd tool",
+            f"the zstd frame needs dictionary {number}, which is not supported",
             format="zstd",
-            offset=name,
+            offset=dictionary,
+            hint="decompress the file with the zstd tool",
         )
     content = (
-        int.from_bytes(held[size:end], "little") + (256 if end - size == 2 else 0)
+        int.from_bytes(head[size:end], "little") + (256 if end - size == 2 else 0)
         if end > size
         else None
     )
     if single:
         window = content or 0
     else:
-        base = 1 << 10 + (held[5] >> 3)
-        window = base + base // 8 * (held[5] & 7)
+        base = 1 << 10 + (head[5] >> 3)
+        window = base + base // 8 * (head[5] & 7)
     if window > limits.record:
-        what = (
-            f"the frame needs a window of {window:,} bytes, more than"
-            f" Limits(record={limits.record}) allows"
+        raise LimitError(
+            f"the zstd frame needs a window of {window:,} bytes, and the limit is"
+            f" {limits.record:,}",
+            format="zstd",
+            offset=4 if single else 5,
+            hint="pass a larger Limits(record=...)",
         )
-        raise LimitError(what, format="zstd", offset=4 if single else 5)
     return FrameHeader(end, content, window, bool(flags & 4))
 
 
 class ZstdDecompressor(FrameDecompressor):
-    """Any number of frames, with nothing else behind them."""
+    """Decompressor of any number of zstd frames."""
 
     name, unit = "zstd", "zstd frame"
 
@@ -114,29 +119,30 @@ class ZstdDecompressor(FrameDecompressor):
             length = int(self._library.get_frame_size(view))
             unpack(view[:length], out)
         except (self._library.ZstdError, DecodeError):
-            return None  # the usual way says what is wrong
+            # The frame is decompressed as a stream instead, which reports what is wrong.
+            return None
         return length, out.data
 
     _read = staticmethod(read_header)
 
 
 def split(view: memoryview, limits: Limits = DEFAULT) -> list[Part] | None:
-    """The frames of a stream, if each says its size: see `frames.walk`."""
+    """Return the frames of a stream, if each header has the size of its data: see `frames.walk`."""
     zstd = library()
 
-    def end(at: int, head: FrameHeader) -> int:
+    def end(offset: int, head: FrameHeader) -> int:
         if head.window > 1 << _UNIT_WINDOW:
             return len(view) + 1
         try:
-            return at + int(zstd.get_frame_size(view[at:]))
+            return offset + int(zstd.get_frame_size(view[offset:]))
         except zstd.ZstdError:
             return len(view) + 1
 
-    return frames.walk(view, lambda held: read_header(held, limits), end)
+    return frames.walk(view, lambda head: read_header(head, limits), end)
 
 
 def unpack(data: Buffer, out: Array) -> None:
-    """One frame, whole, which becomes exactly as much as there is room for."""
+    """Decompress one complete frame of exactly len(out) bytes of data."""
     direct = _direct()
     if direct is not None:
         direct(data, out)
@@ -146,25 +152,27 @@ def unpack(data: Buffer, out: Array) -> None:
         options={zstd.DecompressionParameter.window_log_max: _UNIT_WINDOW}
     )
     try:
-        found: bytes = frame.decompress(data, len(out) + 1)
+        unpacked: bytes = frame.decompress(data, len(out) + 1)
     except zstd.ZstdError as cause:
         raise ZstdDecompressor.fault(cause, 0, 0) from cause
-    if not frame.eof or len(found) != len(out) or frame.unused_data:
-        raise _other_size(len(out))
-    out[:] = np.frombuffer(found, np.uint8)
+    if not frame.eof or len(unpacked) != len(out) or frame.unused_data:
+        raise _wrong_size(len(out))
+    out[:] = np.frombuffer(unpacked, np.uint8)
 
 
-def _other_size(size: int) -> DecodeError:
-    return DecodeError(f"this is no single zstd frame of {size} bytes", format="zstd", offset=0)
+def _wrong_size(size: int) -> DecodeError:
+    return DecodeError(f"not a single zstd frame of {size} bytes of data", format="zstd", offset=0)
 
 
 @functools.cache
 def _direct() -> Callable[[Buffer, Array], None] | None:
-    """zstd's own function that unpacks a frame into given memory, with a context that is used
-    again. Python's module has no such thing: it makes a context for each frame and copies the data
-    three times, which for a byte plane takes as long as half of the unpacking. The extension under
-    it has the function, though, and exports it on most systems; it is part of zstd's stable
-    interface."""
+    """Return zstd's C function that decompresses a frame into given memory, if it is exported.
+
+    Python's module creates a context for each frame and copies the data three times, which for a
+    byte plane takes half as long as decompression. The shared library of the module contains zstd,
+    and on most systems exports its functions, which are part of zstd's stable API. Each thread
+    reuses one context.
+    """
     import ctypes
     import importlib
 
@@ -201,28 +209,34 @@ def _direct() -> Callable[[Buffer, Array], None] | None:
         if code > _LARGEST:
             raise ZstdDecompressor.fault(ValueError(name_of(code).decode()), 0, 0)
         if code != len(out):
-            raise _other_size(len(out))
+            raise _wrong_size(len(out))
 
     return unpack
 
 
 def packer(level: int | None) -> Callable[[Buffer], bytes]:
-    """Makes a frame of some data; the level is -7 (quickest) to 22 (smallest)."""
+    """Return the function that compresses data into one frame.
+
+    The level is -7 (fastest) to 22 (smallest).
+    """
     return _packer(level, checksum=True)
 
 
 def part_packers(level: int | None) -> list[Callable[[Buffer], bytes]]:
-    """Ways to pack a byte plane that has a checksum elsewhere: at a level, and by the frequencies
-    of bytes alone.
+    """Return the packers for a byte plane that has a checksum elsewhere.
 
-    The exponents of random floats (a model's weights) repeat all the time and mean nothing by it:
-    whoever looks for matches finds them, takes three times as long, and ends with 15 % more bytes
-    than whoever does not.
+    One packs at the given level, the other one uses almost only entropy coding. The exponents of
+    random floats (a model's weights) repeat often, but by chance. A search for matches finds these
+    repetitions, takes three times as long, and the result is 15 % larger.
     """
     zstd = library()
     parameter = zstd.CompressionParameter
-    few = {parameter.strategy: zstd.Strategy.fast, parameter.min_match: 7, parameter.hash_log: 6}
-    return [_packer(level, checksum=False), _packer(1, checksum=False, more=few)]
+    few_matches = {
+        parameter.strategy: zstd.Strategy.fast,
+        parameter.min_match: 7,
+        parameter.hash_log: 6,
+    }
+    return [_packer(level, checksum=False), _packer(1, checksum=False, more=few_matches)]
 
 
 def _packer(
@@ -230,7 +244,7 @@ def _packer(
 ) -> Callable[[Buffer], bytes]:
     if level is not None and not LEVELS[0] <= level <= LEVELS[1]:
         raise ValueError(
-            f"level {level}: zstd has levels {LEVELS[0]} (quickest) to {LEVELS[1]} (smallest)"
+            f"invalid zstd level {level}: use {LEVELS[0]} (fastest) to {LEVELS[1]} (smallest)"
         )
     zstd = library()
     parameter = zstd.CompressionParameter
@@ -238,7 +252,8 @@ def _packer(
         parameter.compression_level: LEVEL if level is None else level,
         parameter.checksum_flag: int(checksum),
     } | (more or {})
-    own = threading.local()  # a compressor has tables of a megabyte, so each thread keeps its own
+    # A compressor has tables of a megabyte, so each thread creates one and reuses it.
+    own = threading.local()
 
     def pack(data: Buffer) -> bytes:
         if not hasattr(own, "compressor"):
@@ -250,6 +265,6 @@ def _packer(
 
 
 def zstd_compressor(level: int | None, threads: int | None) -> Compressor:
-    """Frames of up to 4 MiB, packed in parallel."""
+    """Return a compressor that writes frames of up to 4 MiB in parallel."""
     pack = packer(level)
     return UnitCompressor(pack, FRAME, cores(threads), pack(b""), frames.skipped)

@@ -1,29 +1,35 @@
-"""Fewer bits for a tensor of floats: casts to a shorter float, and affine codes of 8 or 4 bits. The
-original dtype comes back.
+"""Quantization: floats stored in fewer bits, as casts to a shorter float or as affine integer codes.
 
-An affine scheme has a `scale` and an integer `zero_point` for the tensor, or for each index along
-one axis:
+A cast scheme (float16, bfloat16, float8) rounds to a shorter float. An affine scheme (int8, uint8,
+int4) has a `scale` and an integer `zero_point` for the tensor, or for each index along one axis:
 
     code = clip(round_half_even(x / scale) + zero_point)        x' = (code - zero_point) * scale
 
-- The grid is made of whole multiples of the scale, so a zero in the data always comes back as zero.
-  The range is *not* widened to include zero: all codes serve the values that are there, and [1000,
-  1001] is as fine as [0, 1]. The price is a zero point that may lie outside of the codes, hence
-  int64.
-- Everything is computed in float64, and a scale has 24 significant bits, rounded up. With `ulp` the
-  distance of neighbours in the original dtype, at |x| or |x'|, whichever is larger:
+Strategy:
+1. The first pass finds the range of the finite values of each scale (`_range`), and handles NaN and
+   infinity as `nonfinite=` says.
+2. `_grid` chooses the smallest scale of 24 significant bits with which the codes cover that range,
+   and a zero point. All values are whole multiples of the scale, so a zero is always restored as
+   zero. The range is *not* widened to include zero: all codes are used for the values that occur,
+   and [1000, 1001] is resolved as finely as [0, 1]. For that reason the zero point may lie outside
+   the codes, and is int64.
+3. The second pass encodes. Both passes work in blocks, so a large tensor needs memory for its
+   result and a few MiB.
+4. Dequantization computes in float64, rounds once to the original dtype, and clips numbers past the
+   dtype's largest finite number.
 
-      |x - x'| <= scale / 2 + ulp / 2        float16, bfloat16, float32
-      |x - x'| <= scale / 2 + ulp * 3/2      float64
+Error bounds: with `ulp` the distance of neighbours in the original dtype at the larger of |x| and
+|x'|,
 
-  Half an ulp is what rounding x' to its dtype costs, and nothing is added to it below float64. A
-  quotient of two numbers of 24 bits is at least 2**-25 from a tie or on it, which float64 tells
-  apart up to 2**27, and products up to 2**29 scales are exact. Beyond that a scale is less than a
-  quarter of an ulp, and x' is rounded to x. With float64 no wider type is left: the quotient costs
-  up to an ulp.
-- A slice of one value has that value (without its sign) as its scale, and comes back exactly.
+    |x - x'| <= scale / 2 + ulp / 2        float16, bfloat16, float32
+    |x - x'| <= scale / 2 + ulp * 3/2      float64
 
-Work is done in blocks, so a large tensor needs its result and a few MiB.
+Half an ulp is the cost of rounding x' to its dtype. Below float64 the arithmetic adds nothing to
+it: a quotient of two numbers of 24 bits is either a tie or at least 2**-25 away from one, which
+float64 resolves up to 2**27, and products up to 2**29 scales are exact. Beyond that, a scale is less
+than a quarter of an ulp, and x' is rounded to x. For float64 there is no wider type, so the quotient
+costs up to one more ulp. If all values of a scale are equal, the scale is their absolute value and
+they are restored exactly.
 """
 
 from __future__ import annotations
@@ -38,7 +44,7 @@ import ml_dtypes
 import numpy as np
 
 from ... import frameworks
-from ..._errors import DecodeError, EncodeError, choices
+from ..._errors import DecodeError, EncodeError, UsageError, choices
 from ...core import dtypes
 from ...core.memory import Array
 from ...core.quantized import Quantized
@@ -48,30 +54,32 @@ Nonfinite = Literal["raise", "clip", "zero"]
 Block = tuple[slice, slice, slice]
 
 BLOCK = 1 << 17
-"""Elements: 1 MiB as float64, so that a block's few passes stay in the processor's cache."""
+"""Elements of a block: 1 MiB as float64, so that the passes over a block stay in the CPU cache."""
 FLOATS = ("float16", "bfloat16", "float32", "float64")
-"""What can be quantized."""
+"""The dtypes that can be quantized."""
 NONFINITE = ("raise", "clip", "zero")
 SCALE_BITS = 24
+"""Significant bits of a scale: those of float32."""
 EXACT = 1 << 53
-"""Whole numbers up to here are exact in float64."""
+"""Whole numbers up to this one are exact in float64."""
 
 
 class Scheme(NamedTuple):
-    """One way to store floats in fewer bits."""
+    """A quantization scheme: the dtype of the codes and their range."""
 
     name: str
     dtype: np.dtype[Any]
     lowest: float
     highest: float
-    """The ends of the codes: integers of an affine scheme, the largest finite values of a cast."""
+    """The range of the codes: integers of an affine scheme, the finite numbers of a cast."""
     affine: bool
     infinite: bool = False
-    """Whether a code stands for infinity."""
+    """Whether the scheme can represent infinity."""
 
 
 def _largest(dtype: np.dtype[Any]) -> float:
-    finfo: Any = ml_dtypes.finfo  # which has no types
+    # ml_dtypes.finfo has no type annotations.
+    finfo: Any = ml_dtypes.finfo
     return float(finfo(dtype).max)
 
 
@@ -102,41 +110,44 @@ SCHEMES = {
 
 @dataclass(frozen=True, slots=True)
 class ErrorReport:
-    """What a scheme costs and saves on one tensor. All errors are zero for a tensor without finite
-    elements.
+    """The error and the size of one tensor in one scheme.
+
+    All errors are zero for a tensor without finite elements.
     """
 
     max_abs: float
     mean_abs: float
     rmse: float
     max_relative: float
-    """The largest |x - x'| / |x| where x is not zero; a zero always comes back as zero."""
+    """The largest |x - x'| / |x| for x other than zero. A zero is always restored as zero."""
     ratio: float
-    """How many times smaller it got: bytes of the original over bytes of codes, scales and zero
-    points.
-    """
+    """The compression ratio: bytes of the original / bytes of codes, scales and zero points."""
 
 
 def quantize(
     x: Any, scheme: str, axis: int | None = None, nonfinite: Nonfinite = "raise"
 ) -> Quantized:
-    """A dense tensor of float16, bfloat16, float32 or float64, of any framework, in fewer bits. The
-    top of this module says how.
+    """Quantize a dense tensor of float16, bfloat16, float32 or float64, of any framework.
 
-    `axis` gives every index along that axis its own scale and zero point. Casts have neither, and
-    take no notice of it.
+    `scheme` is "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int8", "uint8" or "int4".
+    `axis` gives each index along that axis its own scale and zero point. Casts to floats have
+    neither and ignore it.
 
-    `nonfinite` is about values that the scheme has no code for. NaN and the infinities have none in
-    the integer schemes, infinity has none in float8_e4m3fn, and in a cast neither has a number that
-    would round past the largest finite one.
+    `nonfinite` says what to do with values that the scheme cannot represent: NaN and infinity in
+    integers, infinity in float8_e4m3fn, and numbers that would round past the largest finite number
+    of a cast.
 
-    - "raise": EncodeError. What a cast can hold, NaN among it, is kept.
-    - "clip": infinities and too large numbers become the end of the finite range: the largest
-      number of the scheme for a cast, the largest finite element (with the same index along the
-      axis) for integers. NaN is kept by casts and refused by integers.
-    - "zero": as "clip", and NaN becomes 0.
+    - "raise": raise EncodeError. NaN and infinity are kept by casts that can represent them.
+    - "clip": replace infinities and too large numbers by the end of the finite range. For a cast
+      that is the largest number of the scheme, for integers the largest finite element (with the
+      same index along the axis). NaN is kept by casts and raises for integers.
+    - "zero": like "clip", and replace NaN by 0.
 
-    >>> quantize(np.array([-1.0, 0.0, 0.5, 1.0]), "int8").codes
+    Raises EncodeError for an unknown scheme, for other dtypes, and for tensors that are not dense.
+
+    >>> import tensorwire as tw
+    >>> import numpy as np
+    >>> tw.quantize(np.array([-1.0, 0.0, 0.5, 1.0]), "int8").codes
     array([-127,    0,   64,  127], dtype=int8)
     """
     array, along, coder = _prepare(x, scheme, axis, nonfinite)
@@ -161,8 +172,9 @@ def quantize(
 
 
 def quantize_rows(x: Any, scheme: str, nonfinite: Nonfinite = "raise") -> Quantized:
-    """`quantize` with a scale and zero point for every row `x[i]`, so that rows can be stored
-    apart. Rows may be empty.
+    """Quantize with a scale and zero point for each row `x[i]`, so that rows can be stored apart.
+
+    Rows may be empty.
 
     >>> quantize_rows(np.array([[0.0, 255.0], [0.0, 510.0]], np.float32), "uint8").scale
     array([1., 2.], dtype=float32)
@@ -171,13 +183,15 @@ def quantize_rows(x: Any, scheme: str, nonfinite: Nonfinite = "raise") -> Quanti
 
 
 def dequantize(quantized: Quantized, blame: Blame = EncodeError) -> Array:
-    """The floats that the codes stand for, in the original dtype; a number past the dtype's largest
-    finite one becomes that one.
+    """Restore the floats of a quantized tensor, in the original dtype.
 
-    `blame` is the error for parts that do not fit together: DecodeError if they were read from
-    bytes.
+    A number past the largest finite number of the dtype becomes that number. `blame` is the class
+    of the error for codes, scale and zero point that do not match: EncodeError, or DecodeError if
+    they were read from bytes.
 
-    >>> dequantize(quantize(np.array([0, 1, 255], np.float32), "uint8"))
+    >>> import tensorwire as tw
+    >>> import numpy as np
+    >>> tw.dequantize(tw.quantize(np.array([0, 1, 255], np.float32), "uint8"))
     array([  0.,   1., 255.], dtype=float32)
     """
     check(quantized, blame)
@@ -194,13 +208,12 @@ def dequantize(quantized: Quantized, blame: Blame = EncodeError) -> Array:
 
 
 def check(quantized: Quantized, blame: Blame = EncodeError) -> None:
-    """Every invariant of a Quantized other than the codes themselves, since any code stands for
-    some number.
+    """Check all invariants of a Quantized. The codes may have any value.
 
     >>> check(Quantized(np.zeros(3, np.int8), "int8", None, np.array(0.0), np.array(0), "float32"))
     Traceback (most recent call last):
-    tensorwire._errors.EncodeError: the scale of a tensor quantized as int8 must be finite and above
-    0
+    tensorwire._errors.EncodeError: the scale of a tensor quantized as int8 must be finite and
+    greater than 0
     """
     codes, axis, scale, zero = (
         quantized.codes,
@@ -218,10 +231,10 @@ def check(quantized: Quantized, blame: Blame = EncodeError) -> None:
         raise blame(f"the codes of {what} must be a {scheme.name} array, not {_kind(codes)}")
     if not scheme.affine:
         if axis is not None or scale is not None or zero is not None:
-            raise blame(f"{what} has no axis, scale or zero point")
+            raise blame(f"{what} must not have an axis, a scale or a zero point")
         return
     if axis is not None and not 0 <= axis < codes.ndim:
-        raise blame(f"axis {axis} is not in shape {codes.shape}")
+        raise blame(f"axis {axis} is out of range for shape {codes.shape}")
     shape = () if axis is None else (codes.shape[axis],)
     if (
         not isinstance(scale, np.ndarray)
@@ -234,18 +247,22 @@ def check(quantized: Quantized, blame: Blame = EncodeError) -> None:
     if not isinstance(zero, np.ndarray) or zero.dtype != np.int64 or zero.shape != shape:
         raise blame(f"the zero point of {what} must be int64 of shape {shape}, not {_kind(zero)}")
     if not (np.isfinite(scale) & (scale > 0)).all():
-        raise blame(f"the scale of {what} must be finite and above 0")
+        raise blame(f"the scale of {what} must be finite and greater than 0")
     if not ((zero >= -EXACT) & (zero <= EXACT)).all():
-        raise blame(f"the zero point of {what} must lie within 2**53 of 0")
+        raise blame(f"the zero point of {what} must be between -2**53 and 2**53")
 
 
 def quantization_error(
     x: Any, scheme: str, axis: int | None = None, nonfinite: Nonfinite = "raise"
 ) -> ErrorReport:
-    """How far `dequantize(quantize(x, ...))` is from the finite elements of x, and what it saves,
-    with neither of the two in memory.
+    """Measure the error of `dequantize(quantize(x, ...))` on the finite elements of x, and its size.
 
-    >>> report = quantization_error(np.array([0, 0.75, 255], np.float32), "uint8")
+    The arguments are those of `quantize`. The tensor is processed in blocks, so that neither the
+    codes nor the restored floats are held in memory.
+
+    >>> import tensorwire as tw
+    >>> import numpy as np
+    >>> report = tw.quantization_error(np.array([0, 0.75, 255], np.float32), "uint8")
     >>> report.max_abs, report.max_relative
     (0.25, 0.3333333333333333)
     """
@@ -267,7 +284,8 @@ def quantization_error(
                 relative = max(
                     relative, float((error / np.abs(before)).max(initial=0, where=before != 0))
                 )
-                error /= largest  # squares of numbers up to 1 neither overflow nor vanish
+                # Squares of numbers up to 1 neither overflow nor underflow to zero as a whole.
+                error /= largest
                 sums.append((largest, float(error.sum()), float(np.square(error).sum())))
     worst = max((largest for largest, _, _ in sums), default=0.0)
     mean = worst * (
@@ -282,9 +300,9 @@ def quantization_error(
     return ErrorReport(worst, mean, rmse, relative, array.nbytes / stored if stored else 1.0)
 
 
-# From here on every array has three axes: what lies before the axis of the scales, that axis, and
-# what lies after it. A scale for the whole tensor is an axis of length 1 before everything. Scales
-# and the like are columns [n, 1], which broadcast against that.
+# From here on every array has three axes: the product of the dimensions before the axis of the
+# scales, that axis, and the product of the dimensions after it. If the tensor has a single scale,
+# the shape is [1, 1, size]. Scales and zero points are columns [n, 1], which broadcast against it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,22 +310,22 @@ class _Affine:
     scheme: Scheme
     target: np.dtype[Any]
     scale: Array
-    """float64 [n, 1], as is all below."""
+    """float64 [n, 1], like `zero` and `ends`."""
     zero: Array
     ends: tuple[Array, Array] | None = None
-    """The range of the finite values, where there are others."""
+    """The range of the finite values, if there are others."""
 
     def encode(self, values: Array, block: Block) -> Array:
         wide = values.astype(np.float64)
         if self.ends is not None:
-            # only with nonfinite="zero" does one come this far
+            # `_range` has raised for NaN unless nonfinite="zero".
             np.copyto(wide, 0, where=np.isnan(wide))
             np.clip(wide, self.ends[0][block[1]], self.ends[1][block[1]], out=wide)
         wide /= self.scale[block[1]]
         np.rint(wide, out=wide)
         wide += self.zero[block[1]]
         np.clip(wide, self.scheme.lowest, self.scheme.highest, out=wide)
-        # by way of int16, since ml_dtypes casts from float to int4 slowly
+        # The cast goes through int16, because ml_dtypes is slow from float to int4.
         return wide.astype(np.int16).astype(self.scheme.dtype)
 
     def decode(self, codes: Array, block: Block) -> Array:
@@ -315,7 +333,8 @@ class _Affine:
         wide -= self.zero[block[1]]
         wide *= self.scale[block[1]]
         largest = _largest(self.target)
-        # half a scale past the largest element may be past the dtype
+        # The largest code may stand for a number half a scale past the largest element, and so past
+        # the range of the dtype.
         np.clip(wide, -largest, largest, out=wide)
         return _rounded(wide, self.target)
 
@@ -329,7 +348,8 @@ class _Cast:
 
     def encode(self, values: Array, block: Block) -> Array:
         wide, largest = _wide(values), self.scheme.highest
-        if wide.min() >= -largest and wide.max() <= largest:  # false if there is a NaN
+        # Both comparisons are false if there is a NaN.
+        if wide.min() >= -largest and wide.max() <= largest:
             return _rounded(wide, self.scheme.dtype)
         if self.nonfinite != "raise":
             wide = np.clip(wide, -largest, largest)
@@ -341,79 +361,82 @@ class _Cast:
             np.isfinite(wide) if self.scheme.infinite else ~np.isnan(wide)
         )
         if self.where is not None and lost.any():
-            what = self.where.first(wide, lost, block)
+            element = self.where.first(wide, lost, block)
             raise EncodeError(
-                f"{what}, and the largest number in {self.scheme.name} is {largest:g};"
-                " nonfinite='clip' would store that"
+                f"{element}, but the largest finite number in {self.scheme.name} is {largest:g}",
+                hint="pass nonfinite='clip' to store that",
             )
         return codes
 
     def decode(self, codes: Array, block: Block) -> Array:
         wide = codes.astype(np.float32)
         largest = _largest(self.target)
-        if self.scheme.highest > largest:  # bfloat16 of float16, where 65504 is rounded to 65536
+        # bfloat16 codes of a float16 original: 65504 was rounded to 65536, which float16 lacks.
+        if self.scheme.highest > largest:
             wide = np.where(np.isfinite(wide), np.clip(wide, -largest, largest), wide)
         return _rounded(wide, self.target)
 
 
 class _Where(NamedTuple):
-    """Names an element of a block in the words of the caller's shape."""
+    """The index of an element of a block in the caller's shape, for error messages."""
 
     view: tuple[int, ...]
     shape: tuple[int, ...]
 
     def first(self, values: Array, mask: Array, block: Block) -> str:
-        at = np.unravel_index(int(mask.argmax()), mask.shape)
-        inside = tuple(int(i) + (part.start or 0) for i, part in zip(at, block, strict=True))
-        index = np.unravel_index(int(np.ravel_multi_index(inside, self.view)), self.shape)
-        return f"x[{', '.join(map(str, index)) or '()'}] is {float(values[at]):g}"
+        local = np.unravel_index(int(mask.argmax()), mask.shape)
+        position = tuple(int(i) + (part.start or 0) for i, part in zip(local, block, strict=True))
+        index = np.unravel_index(int(np.ravel_multi_index(position, self.view)), self.shape)
+        return f"x[{', '.join(map(str, index)) or '()'}] is {float(values[local]):g}"
 
 
 def _prepare(
     x: Any, scheme: str, axis: int | None, nonfinite: Nonfinite
 ) -> tuple[Array, int | None, _Cast | _Affine]:
-    """What `quantize` was asked, checked; and for an affine scheme the first pass over the data."""
-    known = _scheme(scheme)
+    """Check the arguments of `quantize` and return (array, axis, coder).
+
+    For an affine scheme this is the first pass over the data.
+    """
+    row = _scheme(scheme)
     if nonfinite not in NONFINITE:
-        raise EncodeError(f"unknown nonfinite={nonfinite!r}{choices(nonfinite, NONFINITE)}")
+        raise UsageError(f"unknown nonfinite={nonfinite!r}{choices(nonfinite, NONFINITE)}")
     array = x if isinstance(x, np.ndarray) else frameworks.tensor(x)
     if not isinstance(array, np.ndarray):
         raise EncodeError(
-            f"only dense tensors are quantized by themselves, not {type(x).__name__}; dumps(...,"
-            " quantize=) takes any value"
+            f"quantize takes a dense tensor, not {type(x).__name__}",
+            hint="tw.dumps(..., quantize=) takes any value",
         )
     name = dtypes.of(array.dtype).name
     if name not in FLOATS:
         raise EncodeError(
-            f"only {', '.join(FLOATS)} are quantized, not {name}; use x.astype('float32'), or store"
-            " it as it is"
+            f"only {', '.join(FLOATS)} can be quantized, not {name}",
+            hint="use x.astype('float32')",
         )
     target = dtypes.named(name).numpy
     if axis is not None:
         along = operator.index(axis)
         if not -array.ndim <= along < array.ndim:
-            raise EncodeError(f"axis {axis} is not in shape {array.shape}")
+            raise EncodeError(f"axis {axis} is out of range for shape {array.shape}")
         axis = along % array.ndim
-    if not known.affine:
+    if not row.affine:
         view = _three_axes(array, None)
-        return array, None, _Cast(known, target, nonfinite, _Where(view.shape, array.shape))
+        return array, None, _Cast(row, target, nonfinite, _Where(view.shape, array.shape))
     with np.errstate(all="ignore"):
         view = _three_axes(array, axis)
-        low, high, clean = _range(view, nonfinite, known, _Where(view.shape, array.shape))
+        low, high, clean = _range(view, nonfinite, row, _Where(view.shape, array.shape))
         return (
             array,
             axis,
-            _Affine(
-                known, target, *_grid(low, high, known, target), None if clean else (low, high)
-            ),
+            _Affine(row, target, *_grid(low, high, row, target), None if clean else (low, high)),
         )
 
 
 def _range(
     view: Array, nonfinite: Nonfinite, scheme: Scheme, where: _Where
 ) -> tuple[Array, Array, bool]:
-    """Smallest and largest finite value for each scale, 0 where there are no values; and whether
-    all values are finite.
+    """Return the smallest and largest finite value of each scale, and whether all are finite.
+
+    A scale without values has the range 0 to 0.
     """
     low: Array = np.full((view.shape[1], 1), np.inf)
     high: Array = np.full((view.shape[1], 1), -np.inf)
@@ -425,71 +448,72 @@ def _range(
             clean, nan = False, np.isnan(wide)
             refused = ~np.isfinite(wide) if nonfinite == "raise" else nan
             if nonfinite != "zero" and refused.any():
-                way = (
-                    "nonfinite='zero' would store 0"
+                hint = (
+                    "pass nonfinite='zero' to store 0"
                     if nan.any()
-                    else "nonfinite='clip' would store the nearest end of the others"
+                    else "pass nonfinite='clip' to store the nearest finite value"
                 )
                 raise EncodeError(
-                    f"{where.first(wide, refused, block)}, which {scheme.name} has no code for;"
-                    f" {way}"
+                    f"{where.first(wide, refused, block)}, which {scheme.name} cannot represent",
+                    hint=hint,
                 )
             wide = np.where(nan, 0, wide)
             finite = np.isfinite(wide)
             least = wide.min(axis=(0, 2), where=finite, initial=np.inf)
             most = wide.max(axis=(0, 2), where=finite, initial=-np.inf)
-        for ends, found, choose in ((low, least, np.minimum), (high, most, np.maximum)):
+        for ends, extreme, choose in ((low, least, np.minimum), (high, most, np.maximum)):
             part = ends[block[1], 0]
-            choose(part, found, out=part)
-    none = low > high
-    if view.size and none.any():
-        here = f"index {int(none.argmax())} of the axis" if len(none) > 1 else "the tensor"
+            choose(part, extreme, out=part)
+    empty = low > high
+    if view.size and empty.any():
+        owner = f"index {int(empty.argmax())} of the axis" if len(empty) > 1 else "the tensor"
         raise EncodeError(
-            f"{here} has only infinities, and no finite value to clip them to; use x.clip(low,"
-            " high) first"
+            f"{owner} has no finite value to clip infinities to",
+            hint="use x.clip(low, high) first",
         )
-    return np.where(none, 0, low), np.where(none, 0, high), clean
+    return np.where(empty, 0, low), np.where(empty, 0, high), clean
 
 
 def _grid(low: Array, high: Array, scheme: Scheme, target: np.dtype[Any]) -> tuple[Array, Array]:
-    """The least scale of 24 significant bits with which the codes reach from low to high, and a
-    zero point, both as float64.
+    """Return the smallest scale with which the codes cover low to high, and a zero point.
 
-    With scale * steps >= high - low in exact numbers, no value lies more than half a scale outside
-    of the codes.
+    Both are float64, and the scale has 24 significant bits. Invariant: scale * steps >= high - low
+    in exact arithmetic, so that no value lies more than half a scale outside the codes.
     """
     steps = scheme.highest - scheme.lowest
     largest = np.maximum(np.abs(low), np.abs(high))
-    # so that the largest range does not overflow
+    # Computing with a quarter of the values keeps the largest range from overflowing.
     quarter = np.where(largest > 2.0**1000, 0.25, 1.0)
     a, b = high * quarter, -low * quarter
     width = a + b
-    rest = (a - (width - (width - a))) + (b - (width - a))  # what the sum lost (Knuth's two-sum)
+    # The rounding error of the sum (Knuth's two-sum): positive if the exact range is wider.
+    rest = (a - (width - (width - a))) + (b - (width - a))
     _, exponent = np.frexp(width / steps)
     unit = np.ldexp(1.0, np.maximum(exponent - SCALE_BITS, -1074 if target.itemsize == 8 else -149))
     scale = np.maximum(np.ceil(width / steps / unit), 1) * unit
     short = (scale * steps < width) | ((scale * steps == width) & (rest > 0))
     scale = (scale + unit * short) / quarter
     if target.itemsize == 8:
-        # Two ulps of the largest value: finer ones would need zero points that float64 does not
-        # hold.
+        # At least two ulps of the largest value. A finer scale would need zero points that are not
+        # exact in float64.
         scale = np.maximum(scale, np.ldexp(1.0, np.frexp(largest)[1] - 52))
     scale = np.where(low == high, np.where(largest > 0, largest, 1.0), scale)
     ends = scheme.lowest - np.rint(low / scale), scheme.highest - np.rint(high / scale)
-    # of the zero points that fit, usually two, the plainest
+    # Usually two zero points are possible. Take the one nearest to 0.
     return scale, np.clip(0, np.minimum(*ends), np.maximum(*ends))
 
 
 def _rounded(wide: Array, target: np.dtype[Any]) -> Array:
-    """To nearest, ties to even. ml_dtypes goes from float64 by way of float32, and would round
-    twice.
+    """Round to the nearest number of a dtype, ties to even, in one step.
+
+    ml_dtypes converts float64 through float32 and would round twice.
 
     >>> _rounded(np.array([1 + 2**-8 + 2**-40]), np.dtype(ml_dtypes.bfloat16)).astype(float) - 1
     array([0.0078125])
     """
     if wide.dtype == np.float64 and target.isbuiltin != 1:
-        # Cut off, with the last bit set where anything was cut: the second rounding then sees on
-        # which side of a tie it was.
+        # Round to odd: truncate to float32, and set the last bit if anything was cut off. The
+        # second rounding then sees on which side of a tie the number was.
         short = wide.astype(np.float32)
         cut = short.astype(np.float64)
         bits = short.view(np.uint32)
@@ -500,15 +524,17 @@ def _rounded(wide: Array, target: np.dtype[Any]) -> Array:
 
 
 def _wide(values: Array) -> Array:
-    """The same numbers in a dtype that NumPy is quick in."""
+    """Return the same numbers as float32 or float64, in which NumPy is fast."""
     return values.astype(np.float64 if values.dtype.itemsize == 8 else np.float32, copy=False)
 
 
 def _column(part: Array) -> Array:
+    """Return scales or zero points as a float64 column [n, 1]."""
     return part.astype(np.float64).reshape(-1, 1)
 
 
 def _three_axes(array: Array, axis: int | None) -> Array:
+    """Return a view of shape [before, along the axis, after]."""
     if axis is None:
         return array.reshape(1, 1, array.size)
     return array.reshape(
@@ -517,7 +543,7 @@ def _three_axes(array: Array, axis: int | None) -> Array:
 
 
 def _blocks(shape: tuple[int, ...]) -> Iterator[Block]:
-    """Pieces of up to BLOCK elements that together are the whole, in memory order.
+    """Yield the slices of blocks of up to BLOCK elements that cover the shape, in memory order.
 
     >>> [tuple((part.start, part.stop) for part in block) for block in _blocks((1, 3, BLOCK // 2))]
     [((0, 1), (0, 2), (0, 65536)), ((0, 1), (2, 3), (0, 65536))]
@@ -538,10 +564,10 @@ def _blocks(shape: tuple[int, ...]) -> Iterator[Block]:
 
 
 def _scheme(name: str, blame: Blame = EncodeError) -> Scheme:
-    known = SCHEMES.get(name) if isinstance(name, str) else None
-    if known is None:
+    scheme = SCHEMES.get(name) if isinstance(name, str) else None
+    if scheme is None:
         raise blame(f"unknown quantization scheme {name!r}{choices(name, SCHEMES)}")
-    return known
+    return scheme
 
 
 def _kind(part: object) -> str:

@@ -1,9 +1,8 @@
-"""Quantization of whole values: every tensor of floats in a nested value, also as the values of
-sparse and ragged tensors.
+"""Quantization of nested values: all tensors of floats, including those in sparse and ragged ones.
 
-What is not floats stays as it is, so that token ids may stand beside embeddings. An axis is one of
-dense tensors of two dimensions or more; vectors, and the values of sparse and ragged tensors, have
-one scale, since a scale for each number would only make them larger.
+Tensors of other dtypes are kept, so that token ids can be next to embeddings. `axis` applies to
+dense tensors of at least two dimensions. Vectors, and the values of sparse and ragged tensors, have
+a single scale, because a scale for each number would only make them larger.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ... import frameworks
-from ..._errors import EncodeError, choices
+from ..._errors import EncodeError, UsageError, choices
 from ..._limits import Budget
 from ...core import dtypes
 from ...core.memory import read_only
@@ -21,35 +20,38 @@ from ...core.tensors import Bundle, Ragged, Sparse, Strings, trusted
 from . import FLOATS, SCHEMES, Nonfinite, dequantize, quantize
 
 Schemes = str | Mapping[str, str]
-"""One scheme for all tensors of floats, or scheme by name: the keys and positions on the way to a
-tensor, joined by "/".
+"""One scheme for all tensors of floats, or a scheme for each path: the keys and positions that lead
+to a tensor, joined by "/".
 """
 
 
 def quantized(
     value: Any, schemes: Schemes, axis: int | None = None, nonfinite: Nonfinite = "raise"
 ) -> Any:
-    """The value with its floats quantized. A value in which there is nothing to quantize is an
-    error: nobody asks for nothing.
+    """Quantize all tensors of floats in a value.
+
+    Raises EncodeError if no tensor in the value can be quantized, or if `schemes` names a tensor
+    that is not there.
 
     >>> import numpy as np
     >>> quantized({"w": np.float32([0, 1]), "ids": np.arange(2)}, "int8")
     {'w': Quantized(int8 of float32, shape=(2,)), 'ids': array([0, 1])}
     """
     work = _Quantize(schemes, axis, nonfinite)
-    found = work.walk(value, "")
+    result = work.walk(value, "")
     if isinstance(schemes, Mapping) and (
         missing := [name for name in schemes if name not in work.done]
     ):
-        raise EncodeError(
-            f"quantize= names {missing[0]!r}, and no tensor of floats is called"
-            f" so{choices(missing[0], work.names)}"
+        raise UsageError(
+            f"quantize= names {missing[0]!r}, but no tensor of floats has that"
+            f" path{choices(missing[0], work.names)}"
         )
     if not work.done:
         raise EncodeError(
-            f"there is nothing to quantize: no tensor of {', '.join(FLOATS)}; leave quantize= out"
+            f"nothing to quantize: the value has no tensor of {', '.join(FLOATS)}",
+            hint="omit quantize=",
         )
-    return found
+    return result
 
 
 class _Quantize:
@@ -58,12 +60,12 @@ class _Quantize:
         self.done: set[str] = set()
         self.names: list[str] = []
         self.tied: dict[Any, tuple[Quantized, Any]] = {}
-        """What was made of a tensor of torch's that stands in several places, and the tensor, which
-        must live as long as its identity.
+        """Identity -> (result, tensor) of torch tensors, so that tied weights are quantized once.
+        The tensor is kept alive because its identity is a memory address.
         """
 
-    def walk(self, value: Any, way: str) -> Any:
-        start = f"{way}/" if way else ""
+    def walk(self, value: Any, path: str) -> Any:
+        start = f"{path}/" if path else ""
         if isinstance(value, Quantized):
             return value
         if isinstance(value, Bundle):
@@ -82,14 +84,14 @@ class _Quantize:
         if identity is not None and identity in self.tied:
             return self.tied[identity][0]
         leaf = frameworks.leaf(value)
-        found = self.tensor(
-            leaf, way or "tensor", self.axis if getattr(leaf, "ndim", 0) > 1 else None
+        result = self.tensor(
+            leaf, path or "tensor", self.axis if getattr(leaf, "ndim", 0) > 1 else None
         )
-        if isinstance(found, list):
-            return self.walk(found, way)
-        if identity is not None and isinstance(found, Quantized):
-            self.tied[identity] = found, value
-        return found
+        if isinstance(result, list):
+            return self.walk(result, path)
+        if identity is not None and isinstance(result, Quantized):
+            self.tied[identity] = result, value
+        return result
 
     def tensor(self, value: Any, name: str, axis: int | None = None) -> Any:
         if isinstance(value, Sparse):
@@ -110,7 +112,8 @@ class _Quantize:
             and not SCHEMES[scheme].affine
             and dtypes.named(scheme).numpy == value.dtype
         ):
-            return value  # nothing is lost by what it is already
+            # The tensor already has the dtype of the cast.
+            return value
         try:
             return quantize(value, scheme, axis, self.nonfinite)
         except EncodeError as error:
@@ -118,7 +121,7 @@ class _Quantize:
 
 
 def expanded(value: object) -> int:
-    """Bytes of the floats that `dequantized` makes of a value, at most.
+    """Return an upper bound of the bytes that `dequantized` allocates for a value.
 
     >>> import numpy as np
     >>> expanded([quantized(np.float32([0, 1]), "int8"), 7])
@@ -134,10 +137,9 @@ def expanded(value: object) -> int:
 
 
 def dequantized(value: object, writable: bool = True, budget: Budget | None = None) -> Any:
-    """The value with its floats back in their own dtype; the value itself if nothing in it is
-    quantized.
+    """Restore all quantized tensors in a value. Returns the value itself if there are none.
 
-    A reader gives its `budget`, which the floats are drawn on.
+    A reader passes its `budget`, which the floats are drawn on.
 
     >>> import numpy as np
     >>> dequantized([quantized(np.float32([0, 1]), "int8"), 7])
@@ -151,7 +153,7 @@ def dequantized(value: object, writable: bool = True, budget: Budget | None = No
 
 
 def _restore(value: Any, writable: bool, done: dict[int, Any]) -> Any:
-    """Each tensor once, so that tied weights stay tied."""
+    """Restore each tensor once, so that tied weights stay tied. `done` is by identity."""
     kind = type(value)
     if kind is Quantized:
         if id(value) not in done:

@@ -1,10 +1,10 @@
-// Questions to the server. What is asked for a view that is no longer shown is dropped.
+// Requests to the server. Responses for a view that is no longer shown are dropped.
 
 let generation = 0;
 export function renew() { return ++generation; }
 export function stale(mark) { return mark !== generation; }
 
-// The answer, or the error that stands in its place.
+// The JSON or binary response; an error in it is thrown.
 async function answer(response) {
   const isJson = (response.headers.get("content-type") || "").startsWith("application/json");
   if (!isJson) { if (response.ok) return response; throw new Error((await response.text()).trim() || `${response.status} ${response.statusText}`); }
@@ -20,7 +20,7 @@ export function address(name, params) {
 }
 
 async function ask(url, options) {
-  try { return await fetch(url, options); } catch { throw new Error("the server does not answer: has tensorwire view been stopped?"); }
+  try { return await fetch(url, options); } catch { throw new Error("The server does not respond. Was tensorwire view stopped?"); }
 }
 
 export async function get(name, params = {}) {
@@ -32,7 +32,7 @@ export async function post(name, params, body) {
   return answer(await ask(address(name, params), options));
 }
 
-// A line of JSON, then float64 row by row.
+// A response of a line of JSON, then float64 values by rows.
 export async function getWindow(params) {
   const data = await (await answer(await ask(address("window", params)))).arrayBuffer();
   const whole = new Uint8Array(data);

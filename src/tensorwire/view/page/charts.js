@@ -1,4 +1,4 @@
-// Drawings on a canvas: histograms and lines. Colours come from the style sheet; a drawing is made anew when its size or the theme changes.
+// Charts on a canvas: histograms and line plots. Colours come from the style sheet; a chart is redrawn when its size or the theme changes.
 
 import { count, h } from "./dom.js";
 import { number } from "./format.js";
@@ -19,7 +19,8 @@ export function drawing(height, draw, props = {}) {
   canvas.redraw = () => {
     const width = canvas.clientWidth, ratio = window.devicePixelRatio || 1;
     if (!width) return;
-    const height = canvas.needs ? canvas.needs(width) : fixed;  // some need less, by what they show
+    // A heat map may need less height than the maximum.
+    const height = canvas.needs ? canvas.needs(width) : fixed;
     canvas.style.height = `${height}px`;
     canvas.width = Math.round(width * ratio);
     canvas.height = Math.round(height * ratio);
@@ -46,7 +47,7 @@ export function ticks(low, high, most = 5) {
 }
 
 export function histogram({ edges, counts }, what = "elements", height = 190) {
-  if (!counts.length) return h("p", { class: "quiet" }, "Nothing finite to count.");
+  if (!counts.length) return h("p", { class: "quiet" }, "No finite values.");
   const ends = edges.map(Number), top = Math.max(...counts);
   let logarithmic = top > 200 * (counts.filter((n) => n).sort((a, b) => a - b)[Math.floor(counts.filter((n) => n).length / 2)] || 1);
   const readout = h("div", { class: "readout" });
@@ -74,10 +75,10 @@ export function histogram({ edges, counts }, what = "elements", height = 190) {
   });
   canvas.addEventListener("pointerleave", () => { readout.textContent = ""; });
   const box = h("input", { type: "checkbox", checked: logarithmic, onchange: () => { logarithmic = box.checked; canvas.redraw(); } });
-  return h("div", {}, canvas, h("div", { class: "controls" }, h("label", {}, box, "logarithmic"), readout));
+  return h("div", {}, canvas, h("div", { class: "controls" }, h("label", {}, box, "log scale"), readout));
 }
 
-// A vector as the range of each stretch; ask(start, stop, points) gives {start, stop, step, low, high, complete}.
+// A vector as min and max of each segment; ask(start, stop, points) returns {start, stop, step, low, high, complete}.
 export function lineChart(total, ask) {
   let view = [0, total], found = null, waiting = 0;
   const height = 300, left = 64, bottom = 22;
@@ -87,7 +88,7 @@ export function lineChart(total, ask) {
     if (!found) return;
     const low = Math.min(...found.low.filter((x) => x !== null)), high = Math.max(...found.high.filter((x) => x !== null));
     context.font = FONT;
-    if (low > high) { context.fillStyle = variable("--soft"); context.fillText("nothing finite here", left + 10, height / 2); return; }
+    if (low > high) { context.fillStyle = variable("--soft"); context.fillText("no finite values", left + 10, height / 2); return; }
     const room = high > low ? (high - low) * 0.06 : Math.abs(high) * 0.1 || 1;
     const [bottomEnd, topEnd] = [low - room, high + room];
     const x = (at) => left + ((at - view[0]) / Math.max(1, view[1] - view[0])) * (width - left - 8);
@@ -126,8 +127,8 @@ export function lineChart(total, ask) {
       if (mark !== waiting) return;
       found = got;
       failed.replaceChildren();
-      canvas.setAttribute("aria-label", `Line of elements ${count(got.start)} to ${count(got.stop)} of ${count(total)}`);
-      readout.textContent = `elements ${count(got.start)} to ${count(got.stop - 1)}${got.step > 1 ? `, each point ${count(got.step)} of them, from the smallest to the largest` : ""}${got.complete ? "" : " of a few"}`;
+      canvas.setAttribute("aria-label", `Line plot of elements ${count(got.start)} to ${count(got.stop)} of ${count(total)}`);
+      readout.textContent = `elements ${count(got.start)} to ${count(got.stop - 1)}${got.step > 1 ? `; each point shows min to max of ${count(got.step)} elements` : ""}${got.complete ? "" : " (sampled)"}`;
       canvas.redraw();
     } catch (error) { failed.replaceChildren(h("div", { class: "fault" }, error.message)); }
   }
@@ -148,12 +149,12 @@ export function lineChart(total, ask) {
 
 export function zoomButtons(zoom, all) {
   return h("span", { class: "group" },
-    h("button", { "aria-label": "Closer", title: "Closer (+)", onclick: () => zoom(0.5) }, "+"),
-    h("button", { "aria-label": "Farther", title: "Farther (−)", onclick: () => zoom(2) }, "−"),
-    h("button", { "aria-label": "All of it", title: "All of it (0)", onclick: all }, "all"));
+    h("button", { "aria-label": "Zoom in", title: "Zoom in (+)", onclick: () => zoom(0.5) }, "+"),
+    h("button", { "aria-label": "Zoom out", title: "Zoom out (−)", onclick: () => zoom(2) }, "−"),
+    h("button", { "aria-label": "Reset zoom", title: "Reset zoom (0)", onclick: all }, "all"));
 }
 
-// Drag to move, double click or the wheel (once it has the focus) to zoom, and the same by keys.
+// Drag to pan; double click, or the wheel if the canvas has the focus, to zoom; the same with keys.
 export function gestures(canvas, { zoom, pan, all, step }) {
   let last = null;
   canvas.addEventListener("pointerdown", (event) => { canvas.focus({ preventScroll: true }); last = [event.clientX, event.clientY]; canvas.setPointerCapture(event.pointerId); });

@@ -1,6 +1,6 @@
-// Colour maps whose lightness rises evenly, so that more looks like more, also in grey and to the colour-blind. Made in Oklab.
+// Perceptually uniform colour maps, computed in Oklab: lightness rises evenly, so that they also work in greyscale and for colour-blind people.
 
-// The colour, or the fullest one of its lightness and hue that a screen can show.
+// The colour in sRGB; chroma is reduced until the colour is in gamut.
 function rgb(lightness, chroma, hue) {
   let found = linear(lightness, chroma, hue);
   while (chroma > 0.001 && found.some((x) => x < -0.0005 || x > 1.0005)) found = linear(lightness, (chroma *= 0.97), hue);
@@ -17,13 +17,13 @@ function linear(lightness, chroma, hue) {
 
 const turn = Math.PI / 180;
 
-// From a dark violet-blue by teal to a light yellow.
+// The sequential map: dark violet-blue, teal, light yellow.
 const rising = Array.from({ length: 256 }, (_, i) => {
   const t = i / 255;
   return rgb(0.24 + 0.69 * t, 0.092 + 0.045 * (2 * t - 1) ** 2, (292 - 190 * t) * turn);
 });
 
-// Blue for less than nothing, red for more, nearly white between.
+// The diverging map: blue for negative, red for positive, nearly white around zero.
 const around = Array.from({ length: 256 }, (_, i) => {
   const t = (i / 255) * 2 - 1, size = Math.abs(t);
   return rgb(0.965 - 0.52 * size ** 1.1, 0.165 * Math.sin(Math.min(1, size * 1.15) * Math.PI * 0.5) , (t < 0 ? 250 : 29) * turn);
@@ -35,7 +35,7 @@ export const INFINITE = [255, 140, 0];
 
 export function css(color) { return `rgb(${color.join(" ")})`; }
 
-// The colour of a value in a map between two ends.
+// The colour of a value between low and high.
 export function color(value, low, high, map) {
   if (Number.isNaN(value)) return NAN;
   if (!Number.isFinite(value)) return INFINITE;
@@ -43,5 +43,5 @@ export function color(value, low, high, map) {
   return map[Math.max(0, Math.min(255, Math.round(place * 255)))];
 }
 
-// Black or white, whichever can be read on a colour.
+// Black or white, whichever is readable on the colour.
 export function onColor([r, g, b]) { return r * 0.299 + g * 0.587 + b * 0.114 > 140 ? "#10161c" : "#ffffff"; }

@@ -1,4 +1,4 @@
-// Dense tensors: statistics, histogram, heat map or line, values, pictures.
+// Dense tensors: statistics, histogram, heat map or line plot, values, images.
 
 import { address, get, getWindow, stale } from "./api.js";
 import { lineChart } from "./charts.js";
@@ -11,7 +11,7 @@ export async function overview(main, params, about, mark) {
   const empty = shape.includes(0), map = shape.length > 1 && !empty;
   const top = h("div", { class: map ? "" : "two" });
   if (map) main.append(h("div", { class: "beside" }, card("Heat map", null, new Heatmap(params, shape, { complex: about.complex }).element), top));
-  else main.append(shape.length && !empty ? card("Line", null, lineChart(shape[0], (start, stop, points) => get("line", { ...params, start, stop, points }))) : "", top);
+  else main.append(shape.length && !empty ? card("Line plot", null, lineChart(shape[0], (start, stop, points) => get("line", { ...params, start, stop, points }))) : "", top);
   const load = async (exact) => {
     try {
       const found = await get("statistics", { ...params, exact: exact ? 1 : 0 });
@@ -29,7 +29,7 @@ export function valuesTable(main, params, about) {
   main.append(card(null, null, head, body, foot));
   const draw = async () => {
     const extent = [state.rows >= 0 ? shape[state.rows] : 1, state.columns >= 0 ? shape[state.columns] : 1];
-    replace(head, rank < 3 ? null : shape.map((dim, axis) => axis === state.rows || axis === state.columns || dim < 2 ? null : labelled(`dimension ${axis}`, h("input", { type: "number", min: "0", max: String(dim - 1), value: String(state.at[axis]), onchange: (event) => { state.at[axis] = Math.max(0, Math.min(dim - 1, Number(event.target.value) || 0)); draw(); } }))),
+    replace(head, rank < 3 ? null : shape.map((dim, axis) => axis === state.rows || axis === state.columns || dim < 2 ? null : labelled(`index along axis ${axis}`, h("input", { type: "number", min: "0", max: String(dim - 1), value: String(state.at[axis]), onchange: (event) => { state.at[axis] = Math.max(0, Math.min(dim - 1, Number(event.target.value) || 0)); draw(); } }))),
       rank > 1 && extent[1] > WIDE ? labelled("first column", h("input", { type: "number", min: "0", max: String(extent[1] - 1), value: String(state.c0), onchange: (event) => { state.c0 = Math.max(0, Math.min(extent[1] - 1, Number(event.target.value) || 0)); draw(); } })) : null);
     try {
       const found = await getWindow({ ...params, rows: state.rows, columns: state.columns, at: state.at.join(","), r0: state.r0, r1: state.r0 + HIGH, c0: state.c0, c1: state.c0 + WIDE, height: 64, width: 64 });
@@ -57,8 +57,8 @@ export function album(main, params, about) {
   const draw = () => {
     const total = about.pictures.find((one) => one.layout === state.layout).count;
     const numbers = Array.from({ length: Math.max(0, Math.min(PAGE, total - state.start)) }, (_, i) => state.start + i);
-    replace(body, h("div", { class: `album ${total === 1 ? "one" : ""}` }, numbers.map((number) => h("figure", {}, h("img", { src: address("image", { ...params, layout: state.layout, number }), alt: `picture ${number}`, loading: "lazy" }), h("figcaption", {}, number)))));
-    replace(foot, total > PAGE ? pager({ start: state.start, size: PAGE, total, what: "picture", go: (at) => { state.start = at; draw(); } }) : null);
+    replace(body, h("div", { class: `album ${total === 1 ? "one" : ""}` }, numbers.map((number) => h("figure", {}, h("img", { src: address("image", { ...params, layout: state.layout, number }), alt: `image ${number}`, loading: "lazy" }), h("figcaption", {}, number)))));
+    replace(foot, total > PAGE ? pager({ start: state.start, size: PAGE, total, what: "image", go: (at) => { state.start = at; draw(); } }) : null);
   };
   draw();
 }

@@ -1,4 +1,4 @@
-// Elements, made without any HTML: text is text, whatever it looks like.
+// DOM elements, built without parsing HTML, so that text from files can never become markup.
 
 export function h(tag, props = {}, ...children) {
   const element = document.createElement(tag);
@@ -49,7 +49,7 @@ export function select(options, value, changed) {
   return made;
 }
 
-// Pages of something that has `total` members (null: nobody knows yet), `size` at a time. The arrow keys of the document turn them.
+// Buttons for pages of `size` items out of `total` (null: not known yet). The arrow keys turn the pages of the newest pager.
 let current = null;
 export function pager({ start, size, total, what, go }) {
   const last = total === null ? null : Math.max(0, Math.floor((total - 1) / size) * size);
@@ -61,7 +61,7 @@ export function pager({ start, size, total, what, go }) {
   const end = total === null ? start + size : Math.min(total, start + size);
   return h("div", { class: "pager" },
     h("span", { class: "group" }, button("First page", "«", 0, start === 0), button("Previous page", "←", start - size, start === 0), button("Next page", "→", start + size, atEnd), last === null ? null : button("Last page", "»", last, atEnd)),
-    h("span", { class: "quiet" }, total === 0 ? `no ${what}s` : `${what} ${count(start)} to ${count(end - 1)}${total === null ? "" : ` of ${count(total)}`}`),
+    h("span", { class: "quiet" }, total === 0 ? `no ${what}s` : `${what}s ${count(start)} to ${count(end - 1)}${total === null ? "" : ` of ${count(total)}`}`),
     h("label", {}, h("span", { class: "quiet" }, "go to "), number));
 }
 export function turn(forward) {
@@ -72,3 +72,4 @@ export function turn(forward) {
 export function noPager() { current = null; }
 
 export function count(n) { return Number(n).toLocaleString("en-US"); }
+export function countOf(n, noun) { return `${count(n)} ${noun}${Number(n) === 1 ? "" : "s"}`; }

@@ -1,17 +1,17 @@
-// Numbers and sizes as people read them.
+// Text for numbers, sizes and shapes, as on the command line: 1,234, 1.2 MB, [2, 3].
 
 export function bytes(n) {
   const units = ["bytes", "kB", "MB", "GB", "TB"];
   let unit = 0;
   while (n >= 1000 && unit < units.length - 1) { n /= 1000; unit++; }
-  return `${unit === 0 ? n : n >= 100 ? n.toFixed(0) : n.toFixed(1)} ${units[unit]}`;
+  return unit === 0 ? `${n} byte${n === 1 ? "" : "s"}` : `${n.toFixed(1)} ${units[unit]}`;
 }
 
 export function shape(dims) {
-  return dims.length ? dims.map((dim) => (dim === null ? "?" : dim)).join(" × ") : "scalar";
+  return `[${dims.map((dim) => (dim === null ? "?" : dim)).join(", ")}]`;
 }
 
-// Short: what fits an axis or a cell. Texts ("nan", integers past 2**53) stay as they are.
+// A short number for an axis or a cell. Text ("nan", integers beyond 2**53) is not changed.
 export function number(x, digits = 5) {
   if (x === null || x === undefined) return "–";
   if (typeof x === "string") return x;

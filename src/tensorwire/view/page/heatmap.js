@@ -1,4 +1,4 @@
-// A slice of a tensor as colours: any two dimensions, any place in the others, as near as single numbers.
+// The heat map of a slice of a tensor: any two axes, any index along the others, zoomed down to single numbers.
 
 import { getWindow } from "./api.js";
 import { drawing, FONT, gestures, variable, zoomButtons } from "./charts.js";
@@ -9,7 +9,7 @@ import { number } from "./format.js";
 const LEFT = 52, TOP = 20, RIGHT = 76, HEIGHT = 500;
 
 export class Heatmap {
-  // `params` says which tensor, or which two; `shape` is the tensor's; `parts` that its numbers are complex.
+  // `params` names the tensor, or the two tensors to subtract; `complex` offers real and imaginary parts; `signed` centers the colours on zero.
   constructor(params, shape, { complex = false, signed = null, at = null } = {}) {
     this.params = params; this.shape = shape; this.signed = signed;
     const rank = shape.length;
@@ -40,7 +40,7 @@ export class Heatmap {
   all() { [this.r0, this.c0, [this.r1, this.c1]] = [0, 0, this.extent]; this.load(); }
 
   buildControls() {
-    const axes = this.shape.map((dim, axis) => [axis, `dim ${axis} (${count(dim)})`]);
+    const axes = this.shape.map((dim, axis) => [axis, `axis ${axis} (${count(dim)})`]);
     const pick = (mine, other) => select(mine === "rows" && this.shape.length === 1 ? [[-1, "–"]] : axes, this[mine], (value) => {
       if (Number(value) === this[other]) this[other] = this[mine];
       this[mine] = Number(value);
@@ -48,15 +48,15 @@ export class Heatmap {
     });
     const put = [zoomButtons((factor) => this.zoom(factor), () => this.all())];
     if (this.shape.length > 1) put.push(labelled("rows", pick("rows", "columns")), labelled("columns", pick("columns", "rows")));
-    put.push(labelled("each cell", select([["sample", "one element"], ["mean", "mean"], ["max", "largest"], ["min", "smallest"]], this.how, (value) => { this.how = value; this.load(); })));
-    put.push(labelled("colours", select([["all", "whole range"], ["most", "98 % of the values"]], this.scale, (value) => { this.scale = value; this.canvas.redraw(); })));
+    put.push(labelled("each cell", select([["sample", "one element"], ["mean", "mean"], ["max", "max"], ["min", "min"]], this.how, (value) => { this.how = value; this.load(); })));
+    put.push(labelled("colours", select([["all", "min to max"], ["most", "1st to 99th percentile"]], this.scale, (value) => { this.scale = value; this.canvas.redraw(); })));
     if (this.complex) put.push(labelled("show", select([["abs", "magnitude"], ["real", "real part"], ["imag", "imaginary part"]], this.part, (value) => { this.part = value; this.load(); })));
     replace(this.controls, put);
     replace(this.sliders, this.shape.map((dim, axis) => {
       if (axis === this.rows || axis === this.columns || dim < 2) return null;
       const shown = h("output", {}, `${this.at[axis]} / ${dim - 1}`);
       const slider = h("input", { type: "range", min: "0", max: String(dim - 1), value: String(this.at[axis]), oninput: () => { this.at[axis] = Number(slider.value); shown.textContent = `${slider.value} / ${dim - 1}`; this.load(); } });
-      return h("span", { class: "controls" }, labelled(`dimension ${axis}`, slider), shown);
+      return h("span", { class: "controls" }, labelled(`index along axis ${axis}`, slider), shown);
     }));
   }
 
@@ -83,7 +83,7 @@ export class Heatmap {
     this.load();
   }
 
-  // One question at a time: while one is under way the newest wish waits.
+  // One request at a time: while it is running, only the newest of the later ones is kept.
   async load() {
     this.again = true;
     if (this.loading) return;
@@ -111,14 +111,14 @@ export class Heatmap {
     this.odd = [this.found.values.some(Number.isNaN), this.found.values.some((x) => !Number.isFinite(x) && !Number.isNaN(x))];
   }
 
-  // The two ends of the colours, and the map: zero in its middle if there are numbers on both sides.
+  // The range of the colours, and the map: the diverging one, centered on zero, if there are numbers on both sides.
   colours() {
     let [low, high] = this.ends[this.scale];
     if (this.signed ?? (low < 0 && high > 0)) { const far = Math.max(Math.abs(low), Math.abs(high)); return [-far, far, MAPS.around]; }
     return [low, high, MAPS.rising];
   }
 
-  // How wide and tall one element is: square where that is not too small.
+  // Width and height of one element: square unless that would make it too small.
   fit(width) {
     if (!this.found) return [1, 1];
     const spans = [this.found.r1 - this.found.r0 || 1, this.found.c1 - this.found.c0 || 1];
@@ -211,7 +211,7 @@ export class Heatmap {
     const found = this.found;
     if (!found) return;
     const [rows, columns] = found.extent;
-    const how = { sample: "one element", mean: "the mean", max: "the largest", min: "the smallest" }[found.how];
+    const how = { sample: "one element", mean: "the mean", max: "the max", min: "the min" }[found.how];
     const each = found.row_step > 1 || found.column_step > 1 ? `; each cell shows ${how} of ${count(found.row_step)} × ${count(found.column_step)}` : "";
     const text = `rows ${count(found.r0)} to ${count(found.r1 - 1)} of ${count(rows)}, columns ${count(found.c0)} to ${count(found.c1 - 1)} of ${count(columns)}${each}`;
     this.readout.textContent = text;

@@ -1,10 +1,10 @@
-// What is shown: the hash says it (#n3 a file, #n3/5 its sixth tensor, #n3/5/compare/n4/0 two of them), so links and "back" work.
+// Routing: the URL hash is the state (#n3 a file, #n3/5 its sixth tensor, #n3/5/compare/n4/0 a comparison), so that links and "back" work.
 
 import { get, renew, stale } from "./api.js";
 import { redrawAll } from "./charts.js";
 import { compare } from "./compare.js";
 import { album, overview, valuesTable } from "./dense.js";
-import { card, chip, count, fault, h, noPager, replace, turn } from "./dom.js";
+import { card, chip, count, countOf, fault, h, noPager, replace, turn } from "./dom.js";
 import { bytes, shape } from "./format.js";
 import { signatures } from "./model.js";
 import { ragged, sparse, strings } from "./others.js";
@@ -46,7 +46,7 @@ async function route() {
   } catch (error) { if (!stale(mark)) { if (!page.children.length) page.append(title(node.name, node.way.join(" / "), [], SAID[node.kind])); page.append(fault(error)); } }
 }
 
-// Any matrix can be drawn in grey; the tab is for those that may be meant so.
+// Any matrix could be drawn in grey; the tab Images appears only if the shape or dtype suggests images.
 function isAlbum(about) {
   return about.pictures.some((one) => one.layout !== "hw") || (about.pictures.length > 0 && (about.shape.length > 2 || about.dtype === "uint8"));
 }
@@ -77,14 +77,14 @@ async function tensorFile(page, node, view, mark) {
   const head = (chips) => title(node.name, node.way.join(" / "), chips, SAID[node.kind]);
   const found = await get("file", { id: node.id });
   if (stale(mark)) return;
-  const chips = [chip(found.format), chip(bytes(found.size)), chip(`${count(found.total)} tensors`), found.compression && chip(found.compression), chip(found.checksums ? "checksums" : "no checksums")];
+  const chips = [chip(found.format), chip(bytes(found.size)), chip(countOf(found.total, "tensor")), found.compression && chip(found.compression), chip(found.checksums ? "checksums" : "no checksums")];
   page.append(head(chips), tabs(node.id, [["", "Tensors"], ["integrity", "Integrity"]], view));
   if (view === "integrity") { integrity(page, node, mark); return; }
   const said = Object.entries(found.metadata);
   const body = h("div", {}), note = h("span", { class: "quiet" });
   const row = (one) => h("tr", {}, h("td", { class: "name" }, h("a", { href: `#${node.id}/${one.n}` }, one.name)), one.kind === "broken" ? h("td", { colSpan: 4 }, one.error) : [h("td", {}, one.kind), h("td", {}, one.dtype), h("td", { class: "nowrap" }, shape(one.shape)), h("td", { class: "num" }, bytes(one.nbytes))]);
   const list = (answer) => {
-    note.textContent = answer.found > answer.tensors.length ? `the first ${count(answer.tensors.length)} of ${count(answer.found)}` : "";
+    note.textContent = answer.found > answer.tensors.length ? `first ${count(answer.tensors.length)} of ${count(answer.found)}` : "";
     replace(body, h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "name"), h("th", {}, "kind"), h("th", {}, "dtype"), h("th", {}, "shape"), h("th", { class: "num" }, "size"))), h("tbody", {}, answer.tensors.map(row)))));
   };
   const field = h("input", { type: "search", id: "search", placeholder: "Find a tensor  ( / )", "aria-label": "Find a tensor", oninput: async () => { const text = field.value; const answer = await get("file", { id: node.id, filter: text }); if (text === field.value && !stale(mark)) list(answer); } });
@@ -102,11 +102,11 @@ async function recordFile(page, node, view, rest, mark) {
 function welcome() {
   document.title = "tensorwire view";
   const all = [...nodes.values()].filter((node) => node.kind !== "folder");
-  replace(main, h("div", { class: "welcome" }, h("h1", {}, `${count(all.length)} ${all.length === 1 ? "file" : "files"} to look into`), h("p", { class: "quiet" }, "Everything stays on this machine, and nothing is changed. Large files open at once: only what is shown is read."),
-    card(null, null, h("table", {}, h("tbody", {}, all.slice(0, 200).map((node) => h("tr", {}, h("td", { class: "name" }, h("a", { href: `#${node.id}` }, [...node.way.slice(1), node.name].join("/"))), h("td", {}, SAID[node.kind]), h("td", { class: "num" }, bytes(node.size))))))), h("p", { class: "quiet" }, "Press ", h("kbd", {}, "?"), " for the keys.")));
+  replace(main, h("div", { class: "welcome" }, h("h1", {}, countOf(all.length, "file")), h("p", { class: "quiet" }, "All data stays on this machine, and no file is changed. Large files open at once, because only the parts that are shown are read."),
+    card(null, null, h("table", {}, h("tbody", {}, all.slice(0, 200).map((node) => h("tr", {}, h("td", { class: "name" }, h("a", { href: `#${node.id}` }, [...node.way.slice(1), node.name].join("/"))), h("td", {}, SAID[node.kind]), h("td", { class: "num" }, bytes(node.size))))))), h("p", { class: "quiet" }, "Press ", h("kbd", {}, "?"), " for keyboard shortcuts.")));
 }
 
-// Light or dark: what the system says, until somebody chooses.
+// Light or dark: the setting of the system, until the user chooses.
 function theme(choice) {
   const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
   document.documentElement.dataset.theme = choice || system;
@@ -115,7 +115,7 @@ function theme(choice) {
 function stored() { try { return localStorage.getItem("theme"); } catch { return null; } }
 function switchTheme() {
   const next = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
-  try { localStorage.setItem("theme", next); } catch { /* then it lasts until the page is closed */ }
+  try { localStorage.setItem("theme", next); } catch { /* Without storage the choice lasts until the page is closed. */ }
   theme(next);
 }
 
@@ -143,7 +143,8 @@ document.addEventListener("keydown", (event) => {
 });
 
 theme(stored());
-if (location.search) history.replaceState(null, "", location.pathname + location.hash);  // the token is in a cookie now
+// The token is in a cookie now, so it is removed from the URL.
+if (location.search) history.replaceState(null, "", location.pathname + location.hash);
 start(document.getElementById("tree"), finder).then(() => {
   const all = [...nodes.values()].filter((node) => node.kind !== "folder");
   if (!location.hash && all.length === 1) history.replaceState(null, "", `#${all[0].id}`);

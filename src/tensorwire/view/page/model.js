@@ -1,7 +1,7 @@
-// SavedModels: signatures, and a form whose inputs become a request, checked by the rules that TensorFlow Serving has.
+// SavedModels: signatures, and a form that builds a request and checks it by the rules of TensorFlow Serving.
 
 import { get, post, stale } from "./api.js";
-import { card, chip, count, fault, h, replace, select, labelled } from "./dom.js";
+import { card, chip, fault, h, replace, select, labelled } from "./dom.js";
 import { bytes } from "./format.js";
 
 export async function signatures(main, id, mark) {
@@ -33,17 +33,17 @@ function signature(id, found, one) {
     try { replace(result, answer(await post("request", { id }, { signature: one.name, inputs: texts, url: url.value, model: name.value, layout }))); } catch (error) { replace(result, fault(error)); }
   };
   const groups = one.groups.length ? h("p", { class: "quiet" }, one.groups.map((group) => `${group.name} is a ${group.kind} tensor: ${Object.values(group.parts).join(", ")}. `)) : null;
-  return card(null, null, h("header", {}, h("h2", { class: "mono" }, one.name), chip(one.method)), h("div", { class: "two" }, table("takes", one.inputs), table("gives", one.outputs)), groups,
-    h("h3", {}, "A request"), h("div", { class: "form" }, inputs),
-    h("div", { class: "controls" }, labelled("server", url), labelled("model", name), one.method === "predict" ? labelled("layout", select([["auto", "auto"], ["rows", "rows"], ["columns", "columns"]], layout, (value) => { layout = value; })) : null, h("button", { class: "main build", onclick: build }, "Build the request")), result);
+  return card(null, null, h("header", {}, h("h2", { class: "mono" }, one.name), chip(one.method)), h("div", { class: "two" }, table("Inputs", one.inputs), table("Outputs", one.outputs)), groups,
+    h("h3", {}, "Request"), h("div", { class: "form" }, inputs),
+    h("div", { class: "controls" }, labelled("server", url), labelled("model", name), one.method === "predict" ? labelled("layout", select([["auto", "auto"], ["rows", "rows"], ["columns", "columns"]], layout, (value) => { layout = value; })) : null, h("button", { class: "main build", onclick: build }, "Build request")), result);
 }
 
 function copyable(title, text) {
-  const button = h("button", { onclick: async () => { try { await navigator.clipboard.writeText(text); button.textContent = "Copied"; } catch { button.textContent = "Select it and copy"; } } }, "Copy");
+  const button = h("button", { onclick: async () => { try { await navigator.clipboard.writeText(text); button.textContent = "Copied"; } catch { button.textContent = "Select the text to copy"; } } }, "Copy");
   return card(title, button, h("pre", { class: "code", tabindex: "0" }, text));
 }
 
 function answer(found) {
-  return [found.fault ? h("div", { class: "fault" }, `TensorFlow Serving would answer ${found.fault}`) : h("p", { class: "fine" }, `TensorFlow Serving takes this body (${bytes(found.size)}).`),
-    copyable("Body", found.body), found.curl ? copyable("curl", found.curl) : h("p", { class: "quiet" }, `A body of ${count(found.size)} bytes does not fit a command line.`), found.explained ? card("How the inputs are sent", null, h("pre", { class: "code" }, found.explained)) : null];
+  return [found.fault ? h("div", { class: "fault" }, `TensorFlow Serving would answer ${found.fault}`) : h("p", { class: "fine" }, `TensorFlow Serving would accept this body (${bytes(found.size)}).`),
+    copyable("Body", found.body), found.curl ? copyable("curl", found.curl) : h("p", { class: "quiet" }, `A body of ${bytes(found.size)} does not fit on a command line.`), found.explained ? card("How the inputs are sent", null, h("pre", { class: "code" }, found.explained)) : null];
 }

@@ -1,22 +1,22 @@
-// Strings, ragged and sparse tensors.
+// String, ragged and sparse tensors.
 
 import { address, get, stale } from "./api.js";
 import { drawing, FONT, variable } from "./charts.js";
 import { color, MAPS } from "./colors.js";
-import { card, count, fault, h, labelled, pager, replace, select } from "./dom.js";
+import { card, count, countOf, fault, h, labelled, pager, replace, select } from "./dom.js";
 import { number, percent } from "./format.js";
 import { figures, histogramCard, image, statisticsCard, stringText, values } from "./parts.js";
 
 export async function strings(main, params, about, mark) {
   const PAGE = 100;
   const body = h("div", { class: "strings" }), foot = h("div", {}), note = h("span", { class: "quiet" });
-  const field = h("input", { type: "search", id: "search", placeholder: "Search in all strings  ( / )", "aria-label": "Search in all strings", autocomplete: "off", spellcheck: "false" });
+  const field = h("input", { type: "search", id: "search", placeholder: "Search all strings  ( / )", "aria-label": "Search all strings", autocomplete: "off", spellcheck: "false" });
   let timer = 0, wish = 0, last = "";
   const look = () => { if (field.value === last) return; last = field.value; last ? search(0) : page(0); };
   field.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(look, 200); });
   main.append(card(null, h("div", { class: "controls" }, field, note), body, foot));
   const row = (item) => h("div", { class: "string" }, h("span", { class: "at" }, count(item.at)),
-    item.image ? h("div", {}, image(address("string_image", { ...params, at: item.at }), `string ${item.at}, ${item.image}`)) : stringText(item, field.value), h("span", { class: "size" }, `${count(item.size)} bytes`));
+    item.image ? h("div", {}, image(address("string_image", { ...params, at: item.at }), `string ${item.at}, ${item.image}`)) : stringText(item, field.value), h("span", { class: "size" }, countOf(item.size, "byte")));
   const page = async (start) => {
     const mine = ++wish;
     try {
@@ -33,9 +33,9 @@ export async function strings(main, params, about, mark) {
       const found = await get("search", { ...params, text: field.value, start });
       if (mine !== wish || stale(mark)) return;
       const all = [...before, ...found.items];
-      note.textContent = `${count(all.length)} found${found.next === null ? "" : ` in the first ${count(found.next)}`}`;
+      note.textContent = `${count(all.length)} match${all.length === 1 ? "" : "es"}${found.next === null ? "" : ` in the first ${count(found.next)} strings`}`;
       replace(body, all.map(row));
-      replace(foot, found.next === null ? null : h("button", { onclick: () => search(found.next, all) }, "Search on"));
+      replace(foot, found.next === null ? null : h("button", { onclick: () => search(found.next, all) }, "Continue search"));
     } catch (error) { replace(body, fault(error)); }
   };
   await page(0);
@@ -59,8 +59,8 @@ export async function ragged(main, params, about, mark) {
       const found = await get("lengths", params);
       if (stale(mark)) return;
       const each = found.lengths;
-      const pairs = [["rows", count(found.rows)], ["shortest", number(each.min)], ["longest", number(each.max)], ["mean length", number(each.mean)], ["empty rows", count(each.zeros), percent(each.zeros, each.counted)], found.values && ["smallest value", number(found.values.min)], found.values && ["largest value", number(found.values.max)], found.values && ["NaN", count(found.values.nan), "", found.values.nan > 0]];
-      replace(top, h("div", { class: "two" }, card("Rows and values", null, each.exact ? null : h("div", { class: "note" }, `Of a sample of ${count(each.counted)} rows.`), figures(pairs)), histogramCard(each, "rows", "Lengths of the rows")));
+      const pairs = [["rows", count(found.rows)], ["min length", number(each.min)], ["max length", number(each.max)], ["mean length", number(each.mean)], ["empty rows", count(each.zeros), percent(each.zeros, each.counted)], found.values && ["min value", number(found.values.min)], found.values && ["max value", number(found.values.max)], found.values && ["NaN", count(found.values.nan), "", found.values.nan > 0]];
+      replace(top, h("div", { class: "two" }, card("Rows and values", null, each.exact ? null : h("div", { class: "note" }, `From a sample of ${count(each.counted)} rows.`), figures(pairs)), histogramCard(each, "rows", "Row lengths")));
     } catch (error) { replace(top, fault(error)); }
   };
   await Promise.all([page(0), lengths()]);
@@ -75,11 +75,11 @@ export async function sparse(main, params, about, mark) {
       const found = await get("sparse", { ...params, ...state, start, count: 20 });
       if (stale(mark)) return;
       if (all) {
-        const pairs = [["elements", count(found.nnz)], ["share of all places", percent(found.nnz, found.nnz / (found.density || 1))], ["order", found.sorted ? "sorted" : "not sorted"], ["duplicates", found.duplicates ? "yes" : "none", "", found.duplicates], found.values && ["smallest", number(found.values.min)], found.values && ["largest", number(found.values.max)], found.values && ["mean", number(found.values.mean)], found.values && ["NaN", count(found.values.nan), "", found.values.nan > 0]];
+        const pairs = [["nnz", count(found.nnz)], ["density", percent(found.nnz, found.nnz / (found.density || 1))], ["order", found.sorted ? "sorted" : "not sorted"], ["duplicates", found.duplicates ? "yes" : "none", "", found.duplicates], found.values && ["min", number(found.values.min)], found.values && ["max", number(found.values.max)], found.values && ["mean", number(found.values.mean)], found.values && ["NaN", count(found.values.nan), "", found.values.nan > 0]];
         replace(top, h("div", { class: "two" }, card("Statistics", null, figures(pairs)), found.values ? histogramCard(found.values, "elements", "Histogram of the elements") : null));
         replace(map, pattern(found, state, () => load(0, true)));
       }
-      replace(body, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "place"), h("th", { class: "num" }, "value"))), h("tbody", {}, found.entries.map((entry) => h("tr", {}, h("td", { class: "mono" }, `[${entry.at.join(", ")}]`), h("td", { class: "num mono" }, entry.value))))));
+      replace(body, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "index"), h("th", { class: "num" }, "value"))), h("tbody", {}, found.entries.map((entry) => h("tr", {}, h("td", { class: "mono" }, `[${entry.at.join(", ")}]`), h("td", { class: "num mono" }, entry.value))))));
       replace(foot, pager({ start, size: 20, total: found.nnz, what: "element", go: (at) => load(at, false) }));
     } catch (error) { replace(all ? top : body, fault(error)); }
   };
@@ -88,7 +88,7 @@ export async function sparse(main, params, about, mark) {
 
 function pattern(found, state, again) {
   const [rows, columns] = found.counts.shape, top = Math.max(1, ...found.counts.values);
-  const readout = h("div", { class: "readout" }, `${count(found.extent[0])} × ${count(found.extent[1])}; each dot is a block of ${count(found.steps[0])} × ${count(found.steps[1])}, the more elements the darker`);
+  const readout = h("div", { class: "readout" }, `${count(found.extent[0])} × ${count(found.extent[1])}; each cell is a block of ${count(found.steps[0])} × ${count(found.steps[1])}, darker with more elements`);
   let place = { width: 1, height: 1 };
   const canvas = drawing(380, (context, width) => {
     const side = Math.min((width - 70) / columns, 350 / rows, 18);
@@ -117,7 +117,7 @@ function pattern(found, state, again) {
     if (row < 0 || column < 0 || row >= rows || column >= columns) return;
     readout.textContent = `rows ${count(row * found.steps[0])} …, columns ${count(column * found.steps[1])} …: ${count(found.counts.values[row * columns + column])} elements`;
   });
-  const axes = Array.from({ length: found.rank }, (_, axis) => [axis, `dimension ${axis} (${count(found.shape[axis])})`]);
+  const axes = Array.from({ length: found.rank }, (_, axis) => [axis, `axis ${axis} (${count(found.shape[axis])})`]);
   const pick = (name, other) => labelled(name, select(axes, found[name], (value) => { state[name] = value; state[other] = Number(value) === found[other] ? found[name] : found[other]; again(); }));
-  return card("Where the elements are", found.rank > 2 ? h("div", { class: "controls" }, pick("rows", "columns"), pick("columns", "rows")) : null, canvas, readout);
+  return card("Sparsity pattern", found.rank > 2 ? h("div", { class: "controls" }, pick("rows", "columns"), pick("columns", "rows")) : null, canvas, readout);
 }

@@ -1,4 +1,4 @@
-// What several pages show alike: statistics, strings, and the values of anything.
+// Parts that several pages share: statistics, strings, and previews of values.
 
 import { histogram } from "./charts.js";
 import { card, count, h } from "./dom.js";
@@ -10,20 +10,20 @@ export function figures(pairs) {
 
 export function statisticsCard(found, countAll, title = "Statistics") {
   const part = (n) => percent(n, found.counted);
-  const pairs = [["smallest", number(found.min, 7)], ["largest", number(found.max, 7)], ["mean", number(found.mean, 7)], ["standard deviation", number(found.std, 6)], ["zeros", count(found.zeros), part(found.zeros)], ["NaN", count(found.nan), found.nan ? part(found.nan) : "", found.nan > 0], ["infinite", count(found.inf), found.inf ? part(found.inf) : "", found.inf > 0], ["elements", count(found.size)]];
+  const pairs = [["min", number(found.min, 7)], ["max", number(found.max, 7)], ["mean", number(found.mean, 7)], ["std", number(found.std, 6)], ["zeros", count(found.zeros), part(found.zeros)], ["NaN", count(found.nan), found.nan ? part(found.nan) : "", found.nan > 0], ["inf", count(found.inf), found.inf ? part(found.inf) : "", found.inf > 0], ["elements", count(found.size)]];
   return card(title, null, found.exact ? null : sampleNote(found, countAll), figures(pairs));
 }
 
 function sampleNote(found, countAll) {
-  const button = countAll && h("button", { onclick: () => { button.disabled = true; button.textContent = "Counting…"; countAll(); } }, "Count all of it");
-  return h("div", { class: "note" }, h("span", {}, `Of a sample of ${count(found.counted)} elements.`), button);
+  const button = countAll && h("button", { onclick: () => { button.disabled = true; button.textContent = "Reading…"; countAll(); } }, "Use all elements");
+  return h("div", { class: "note" }, h("span", {}, `From a sample of ${count(found.counted)} elements.`), button);
 }
 
 export function histogramCard(found, what, title = "Histogram") {
   return card(title, null, histogram(found, what));
 }
 
-// A string; where it is a picture, the picture, too.
+// The text of a string, with the search term marked.
 export function stringText(item, wanted = "") {
   const text = h("div", { class: `text ${item.binary ? "binary" : ""}` });
   const at = wanted && !item.binary ? item.text.toLowerCase().indexOf(wanted.toLowerCase()) : -1;
@@ -35,7 +35,7 @@ export function stringText(item, wanted = "") {
 
 export function image(address, alt) { return h("img", { class: "found", src: address, alt, loading: "lazy" }); }
 
-// The values of a feature or a row, as the server previews them. `picture(i)` is the address of string i.
+// The preview of a feature or a row. `picture(i)` is the URL of string i as an image.
 export function values(one, picture) {
   if (one.kind === "strings") {
     return h("div", { class: "rows" }, one.strings.map((item, i) => h("div", {}, item.image && picture ? image(picture(i), `${item.image}, ${bytes(item.size)}`) : stringText(item), item.binary || item.cut ? h("small", { class: "quiet" }, `${item.image ? `${item.image}, ` : ""}${bytes(item.size)}`) : null)), more(one, one.strings.length));
@@ -47,5 +47,5 @@ export function values(one, picture) {
 
 function more(one, shown) {
   const total = one.shape.reduce((a, b) => a * (b ?? 1), 1);
-  return total > shown ? h("span", { class: "quiet" }, ` … ${count(total)} in all`) : null;
+  return total > shown ? h("span", { class: "quiet" }, ` … ${count(total)} in total`) : null;
 }

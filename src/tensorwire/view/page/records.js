@@ -1,7 +1,7 @@
-// Record files: pages of records, the schema, whether the file is whole.
+// Record files: pages of records, the schema, and integrity.
 
 import { address, get, stale } from "./api.js";
-import { card, chip, count, fault, h, pager, replace } from "./dom.js";
+import { card, chip, count, countOf, fault, h, pager, replace } from "./dom.js";
 import { bytes, number, percent, shape } from "./format.js";
 import { figures, stringText, values } from "./parts.js";
 
@@ -16,8 +16,8 @@ export async function pages(main, id, mark, start = 0) {
       const found = await get("records", { id, start: from, count: PAGE });
       if (stale(mark)) return;
       history.replaceState(null, "", `#${id}/records/${found.start}`);
-      replace(note, found.damage ? h("div", { class: "note" }, h("span", {}, `This file is damaged, so the numbers count its good records. ${found.damage}`), h("a", { href: `#${id}/integrity` }, "Integrity")) : found.counting ? h("div", { class: "note" }, "The records are being counted; the first 10,000 can be looked at meanwhile.") : null);
-      replace(body, found.records.map((record) => one(id, record)), found.records.length ? null : h("p", { class: "quiet" }, "No records here."));
+      replace(note, found.damage ? h("div", { class: "note" }, h("span", {}, `This file is damaged; only its good records are numbered. ${found.damage}`), h("a", { href: `#${id}/integrity` }, "Integrity")) : found.counting ? h("div", { class: "note" }, "Counting records… The first 10,000 are available in the meantime.") : null);
+      replace(body, found.records.map((record) => one(id, record)), found.records.length ? null : h("p", { class: "quiet" }, "No records."));
       replace(foot, pager({ start: found.start, size: PAGE, total: found.total, what: "record", go }));
       if (found.counting) setTimeout(() => { if (!stale(mark)) go(found.start); }, 1500);
     } catch (error) { replace(body, fault(error)); }
@@ -43,18 +43,18 @@ export async function schema(main, id, mark) {
     const present = feature.seen.present ?? 0;
     const bar = h("i", {});
     bar.style.width = `${found.records ? (100 * present) / found.records : 0}%`;
-    return h("tr", {}, h("td", { class: "name" }, feature.name, feature.list ? h("small", { class: "quiet" }, " list") : null), h("td", {}, feature.kind), h("td", { class: "nowrap" }, feature.shape === undefined || feature.shape === null || !feature.shape.length ? "one value" : shape(feature.shape)),
+    return h("tr", {}, h("td", { class: "name" }, feature.name, feature.list ? h("small", { class: "quiet" }, " list") : null), h("td", {}, feature.kind), h("td", { class: "nowrap" }, feature.shape === undefined || feature.shape === null || !feature.shape.length ? "[]" : shape(feature.shape)),
       h("td", { class: "nowrap" }, h("span", { class: "reach", "aria-hidden": "true" }, bar), percent(present, found.records)), h("td", { class: "num" }, feature.seen.lengths ? feature.seen.lengths.map(count).join(" to ") : "–"), h("td", { class: "num" }, range(feature.seen)), h("td", { class: "num" }, feature.seen.nan ? count(feature.seen.nan) : "–"));
   };
-  main.append(card(`${count(found.features.length)} features`, h("span", { class: "quiet" }, found.complete ? `from all ${count(found.records)} records` : `from a sample of ${count(found.records)} records`),
-    h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "feature"), h("th", {}, "kind"), h("th", {}, "shape"), h("th", {}, "present"), h("th", { class: "num" }, "values each"), h("th", { class: "num" }, "range, or sizes"), h("th", { class: "num" }, "NaN"))), h("tbody", {}, found.features.map(row))))));
+  main.append(card(countOf(found.features.length, "feature"), h("span", { class: "quiet" }, found.complete ? `from all ${countOf(found.records, "record")}` : `from a sample of ${countOf(found.records, "record")}`),
+    h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "feature"), h("th", {}, "kind"), h("th", {}, "shape"), h("th", {}, "present"), h("th", { class: "num" }, "length"), h("th", { class: "num" }, "min to max, or size"), h("th", { class: "num" }, "NaN"))), h("tbody", {}, found.features.map(row))))));
 }
 
-// For record files and tensor files alike: everything is read when the button is pressed, or at once if that is quick.
+// The integrity check of record and tensor files. Small files are checked at once, larger ones when the button is pressed.
 export function integrity(main, node, mark) {
   const body = h("div", {});
-  const button = h("button", { class: "main", onclick: () => check() }, "Read everything and check it");
-  main.append(card("Is the file whole?", button, body));
+  const button = h("button", { class: "main", onclick: () => check() }, "Verify file");
+  main.append(card("Integrity", button, body));
   const check = async () => {
     button.disabled = true;
     replace(body, h("p", { class: "quiet" }, `Reading ${bytes(node.size)}…`));
@@ -66,13 +66,13 @@ export function integrity(main, node, mark) {
     button.disabled = false;
   };
   if (node.size <= 64e6) check();
-  else replace(body, h("p", { class: "quiet" }, `${bytes(node.size)} would be read.`));
+  else replace(body, h("p", { class: "quiet" }, `Verifying reads all ${bytes(node.size)}.`));
 }
 
 function report(found) {
   const lost = (found.gaps || []).reduce((sum, gap) => sum + gap.length, 0);
-  const pairs = [["state", found.ok ? "whole" : "NOT whole", "", !found.ok], found.records !== undefined && ["good records", count(found.records)], found.tensors !== undefined && ["tensors read", count(found.tensors)], ["bytes read", count(found.nbytes)], ["checksums", found.checksums ? "checked" : "there are none", found.checksums ? "" : "only the structure was checked"], found.gaps && ["gaps", count(found.gap_count), "", found.gap_count > 0], found.gaps && ["bytes in gaps", count(lost), "", lost > 0]];
-  const strip = found.gaps && h("div", { class: "strip", role: "img", "aria-label": `${found.gap_count} gaps in the file` }, found.gaps.map((gap) => { const part = h("i", { title: `${gap.offset}: ${gap.why}` }); part.style.left = `${(100 * gap.offset) / Math.max(1, found.size)}%`; part.style.width = `${(100 * gap.length) / Math.max(1, found.size)}%`; return part; }));
-  const table = found.gaps && found.gaps.length ? h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { class: "num" }, "from byte"), h("th", { class: "num" }, "bytes"), h("th", {}, "what is wrong"))), h("tbody", {}, found.gaps.map((gap) => h("tr", {}, h("td", { class: "num" }, count(gap.offset)), h("td", { class: "num" }, count(gap.length)), h("td", {}, gap.why)))))) : found.problems.map((problem) => h("div", { class: "fault" }, problem));
-  return [figures(pairs), strip, table, found.gaps?.length ? h("p", { class: "quiet" }, "tensorwire repair FILE NEW writes the good records to a new file.") : null];
+  const pairs = [["status", found.ok ? "OK" : "DAMAGED", "", !found.ok], found.records !== undefined && ["good records", count(found.records)], found.tensors !== undefined && ["tensors read", count(found.tensors)], ["bytes read", count(found.nbytes)], ["checksums", found.checksums ? "verified" : "none", found.checksums ? "" : "only the structure was checked"], found.gaps && ["damaged regions", count(found.gap_count), "", found.gap_count > 0], found.gaps && ["bytes lost", count(lost), "", lost > 0]];
+  const strip = found.gaps && h("div", { class: "strip", role: "img", "aria-label": countOf(found.gap_count, "damaged region") }, found.gaps.map((gap) => { const part = h("i", { title: `${gap.offset}: ${gap.why}` }); part.style.left = `${(100 * gap.offset) / Math.max(1, found.size)}%`; part.style.width = `${(100 * gap.length) / Math.max(1, found.size)}%`; return part; }));
+  const table = found.gaps && found.gaps.length ? h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { class: "num" }, "offset"), h("th", { class: "num" }, "bytes"), h("th", {}, "problem"))), h("tbody", {}, found.gaps.map((gap) => h("tr", {}, h("td", { class: "num" }, count(gap.offset)), h("td", { class: "num" }, count(gap.length)), h("td", {}, gap.why)))))) : found.problems.map((problem) => h("div", { class: "fault" }, problem));
+  return [figures(pairs), strip, table, found.gaps?.length ? h("p", { class: "quiet" }, "To copy the good records to a new file, run: tensorwire repair FILE TARGET") : null];
 }

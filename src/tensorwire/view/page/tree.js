@@ -1,13 +1,14 @@
-// The files and folders on the left. A file of tensors shows them when it is opened.
+// The tree of files and folders on the left. An open tensor file shows its tensors.
 
 import { get } from "./api.js";
-import { count, h, replace } from "./dom.js";
+import { count, countOf, h, replace } from "./dom.js";
 import { bytes, shape } from "./format.js";
 
 const SIGNS = { folder: "▸", tensors: "▦", records: "☰", checkpoint: "◈", model: "◉" };
 const SAID = { folder: "folder", tensors: "tensor file", records: "record file", checkpoint: "checkpoint", model: "SavedModel" };
 const KINDS = { dense: "▪", strings: "“", sparse: "⁘", ragged: "≣", broken: "!" };
-const files = new Map();  // what is known of a file's tensors, by id
+// Loaded lists of tensors, by file id.
+const files = new Map();
 const open = new Set();
 export const nodes = new Map();
 let roots = [], left = 0, place, finder;
@@ -35,7 +36,7 @@ export async function tensors(id) {
   return files.get(id);
 }
 
-// Opens the way to what is shown on the right, and marks it.
+// Opens the folders above the item that is shown on the right, and marks it.
 export async function reveal(id, n) {
   const node = nodes.get(id);
   if (!node) return;
@@ -52,7 +53,7 @@ function show(id = chosen[0], n = chosen[1]) {
   const wanted = finder.value.trim().toLowerCase();
   const focused = document.activeElement?.dataset?.key;
   const list = roots.map((node) => branch(node, wanted)).filter(Boolean);
-  replace(place, h("ul", { role: "tree", "aria-label": "Files" }, list), list.length ? null : h("p", { class: "quiet" }, "Nothing is called so."), left ? h("p", { class: "quiet" }, `${count(left)} more files are not listed; give a smaller folder.`) : null);
+  replace(place, h("ul", { role: "tree", "aria-label": "Files" }, list), list.length ? null : h("p", { class: "quiet" }, "No matches."), left ? h("p", { class: "quiet" }, `${countOf(left, "more file")} not listed; open a smaller folder.`) : null);
   if (focused) place.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
 }
 

@@ -1,4 +1,4 @@
-"""What is said to a server, without I/O: calls made of tensors, and tensors made of answers."""
+"""Protocols of model servers, without I/O: they build calls from tensors and parse answers."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ if TYPE_CHECKING:
     from ...signature import Signature
 
 MOST_ABOUT = 16 << 20
-"""Bytes of an answer about a model: it becomes Python's own values, which take many times as much.
-"""
+"""The most bytes of metadata: as Python objects they take many times as much memory."""
 Tensors = dict[str, Array | Strings]
 Watch = Callable[[], object]
-"""Called now and then while an answer is read; raises DeadlineError when the time is up."""
+"""Called now and then while an answer is parsed; raises DeadlineError after the deadline."""
 
 
 class Metadata(NamedTuple):
-    """What a server says about a model."""
+    """A model's name, version and signatures, as a server reports them."""
 
     model: str
     version: int | str | None
@@ -38,13 +37,13 @@ class Metadata(NamedTuple):
 
 
 class ModelProtocol(Protocol):
-    """A protocol that the client can speak."""
+    """A protocol of a model server."""
 
     open_inputs: ClassVar[bool]
-    """Whether inputs may be left out, and go as they are if the server lists none."""
+    """Whether inputs may be left out, and are sent unchanged if the server lists none."""
 
     def advice(self, plan: LoweringPlan, layout: str) -> str:
-        """What may help after the server has refused a request; nothing if nothing is known."""
+        """Return advice for a request that the server has refused, or an empty string."""
         ...
 
     def predict(self, plan: LoweringPlan, outputs: tuple[str, ...], layout: str) -> Call: ...
@@ -69,25 +68,29 @@ class ModelProtocol(Protocol):
 
 
 def document(answer: Answer, format: str) -> Any:
-    """The JSON of an answer about a model."""
+    """Return the JSON object of an answer with metadata."""
     if len(answer.body) > MOST_ABOUT:
         raise LimitError(
-            f"{len(answer.body)} bytes about a model; {MOST_ABOUT} are enough for any",
+            f"the metadata has {len(answer.body)} bytes, the limit is {MOST_ABOUT}",
             format=format,
             offset=0,
         )
-    found = jsontext.parse(answer.body, format)
-    if not isinstance(found, dict):
-        raise DecodeError("the answer is no JSON object", format=format, offset=0)
-    return found
+    value = jsontext.parse(answer.body, format)
+    if not isinstance(value, dict):
+        raise DecodeError("the answer is not a JSON object", format=format, offset=0)
+    return value
 
 
 def check_redirect(answer: Answer) -> Answer:
-    """A redirect is no answer, and nobody follows it: what is sent may be meant for one server
-    only.
+    """Raise TransportError for a redirect, else return the answer.
+
+    Redirects are not followed, because the request may be meant for this server only.
     """
     if 300 <= answer.status < 400:
-        where = answer.headers.get("location", "")
-        why = f"the server answers {answer.status} and points to {where!r:.200}"
-        raise TransportError(f"{why}; redirects are not followed: use that address")
+        location = answer.headers.get("location", "")
+        raise TransportError(
+            f"the server redirects to {location!r:.200} (status {answer.status}); redirects are"
+            " not followed",
+            hint="use that URL",
+        )
     return answer

@@ -1,4 +1,4 @@
-"""KServe v2, as Triton and others speak it."""
+"""The KServe v2 protocol over REST, for Triton and other servers."""
 
 from __future__ import annotations
 
@@ -25,28 +25,33 @@ API = "v2"
 
 @dataclass(frozen=True)
 class KServe:
+    """The KServe v2 protocol."""
+
     address: Address
     compression: str | None = None
     binary: bool = True
-    """Tensors as bytes behind the JSON, both ways."""
+    """Whether tensors are sent and requested as binary data after the JSON."""
     confirmed: bool = False
-    """Whether the server has answered a request with bytes behind the JSON."""
+    """Whether the server has answered a request with binary data."""
     open_inputs: ClassVar[bool] = True
 
     def advice(self, plan: LoweringPlan, layout: str) -> str:
         if self.binary or not kserve.has_odd_floats(plan.inputs):
             return ""
         return (
-            "the request has NaN or infinite numbers, which strict JSON does not have; "
-            "only servers with the binary extension take them everywhere"
+            "the request contains NaN or infinite numbers, which strict JSON does not allow; "
+            "servers with the binary extension accept them"
         )
 
     def server(self) -> Call:
-        """The question which extensions the server has."""
+        """Return the request for the server's metadata, which lists its extensions."""
         return Call("GET", f"/{API}", (), {"Accept": "application/json"})
 
     def lists_binary(self, answer: Answer) -> bool:
-        """Whether the server lists the binary extension. KServe has it and does not list it."""
+        """Return whether the server lists the binary extension.
+
+        KServe's own server supports it without listing it.
+        """
         try:
             listed = document(answer, FORMAT).get("extensions") if answer.status == 200 else None
         except DecodeError:
@@ -56,7 +61,7 @@ class KServe:
     def predict(self, plan: LoweringPlan, outputs: tuple[str, ...], layout: str) -> Call:
         if layout not in ("auto", "columns"):
             raise EncodeError(
-                f"layout={layout!r} is for TensorFlow Serving; KServe has one layout", format=FORMAT
+                f"layout={layout!r} is only supported for TensorFlow Serving", format=FORMAT
             )
         body = kserve.build(plan, binary=self.binary, outputs=outputs or None)
         return post(
@@ -73,7 +78,7 @@ class KServe:
     def examples(
         self, verb: str, examples: Examples, context: Context, signature: str | None
     ) -> Call:
-        raise EncodeError(f"KServe has no {verb}; predict is all that it does", format=FORMAT)
+        raise EncodeError(f"KServe has no {verb}, only predict", format=FORMAT)
 
     def read_examples(self, verb: str, answer: Answer, limits: Limits, watch: Watch) -> Tensors:
         raise EncodeError(f"KServe has no {verb}", format=FORMAT)
@@ -82,16 +87,16 @@ class KServe:
         return Call("GET", self.address.path(API), (), {"Accept": "application/json"})
 
     def read_metadata(self, answer: Answer, limits: Limits) -> Metadata:
-        found = _about(answer)
+        metadata = _about(answer)
         return Metadata(
-            self.address.model, self.address.version, {DEFAULT: kserve.signature(found)}
+            self.address.model, self.address.version, {DEFAULT: kserve.signature(metadata)}
         )
 
     def status(self) -> Call:
         return Call("GET", self.address.path(API) + "/ready", (), {"Accept": "application/json"})
 
     def read_status(self, answer: Answer, limits: Limits) -> tuple[VersionStatus, ...]:
-        """One entry: KServe says whether the model is ready, by the status alone."""
+        """Return one entry: KServe reports only whether the model is ready, by the HTTP status."""
         if answer.status not in (200, 400, 503):
             raise ModelError(answer.status, message(answer.body))
         ready = answer.status == 200 and _ready(answer)
@@ -106,13 +111,14 @@ class KServe:
 
 
 def _ready(answer: Answer) -> bool:
-    """Some servers answer 200 with {"ready": false}."""
-    found = document(answer, FORMAT) if answer.body else {}
-    return found.get("ready", True) is not False
+    """Return whether a model is ready: some servers answer 200 with {"ready": false}."""
+    body = document(answer, FORMAT) if answer.body else {}
+    return body.get("ready", True) is not False
 
 
 def _about(answer: Answer) -> Mapping[str, Any]:
+    """Return the metadata of a model; raise ModelError for an error status."""
     if answer.status != 200:
         raise ModelError(answer.status, message(answer.body))
-    found: Mapping[str, Any] = document(answer, FORMAT)
-    return found
+    metadata: Mapping[str, Any] = document(answer, FORMAT)
+    return metadata

@@ -30,6 +30,8 @@ _UNKNOWN = 2
 
 @dataclass(frozen=True)
 class Rest:
+    """TensorFlow Serving's REST API."""
+
     address: Address
     compression: str | None = None
     open_inputs: ClassVar[bool] = False
@@ -62,10 +64,10 @@ class Rest:
         return self._get(self.address.path(API) + "/metadata")
 
     def read_metadata(self, answer: Answer, limits: Limits) -> Metadata:
-        found = _about(answer)
-        spec = found.get("model_spec")
+        metadata = _about(answer)
+        spec = metadata.get("model_spec")
         version = spec.get("version") if isinstance(spec, dict) else None
-        known = (
+        is_number = (
             isinstance(version, str)
             and version.isascii()
             and version.isdigit()
@@ -73,8 +75,8 @@ class Rest:
         )
         return Metadata(
             self.address.model,
-            int(version) if known and isinstance(version, str) else None,
-            Signature.all_of_metadata(found),
+            int(version) if is_number and isinstance(version, str) else None,
+            Signature.all_of_metadata(metadata),
         )
 
     def status(self) -> Call:
@@ -84,7 +86,7 @@ class Rest:
         versions = _about(answer).get("model_version_status")
         if not isinstance(versions, list):
             raise DecodeError(
-                "the answer has no list model_version_status", format=FORMAT, offset=0
+                "the answer has no list 'model_version_status'", format=FORMAT, offset=0
             )
         return tuple(map(_version, versions))
 
@@ -92,7 +94,7 @@ class Rest:
         return Call("GET", path, (), {"Accept": "application/json"} | self._asked())
 
     def raw(self, verb: str, body: Sequence[Any]) -> Call:
-        """A body that exists already."""
+        """Return the request for a body that is already encoded."""
         return post(
             f"{self.address.path(API)}:{verb}",
             body,
@@ -107,10 +109,10 @@ class Rest:
 def post(
     target: str, body: Sequence[Any], headers: dict[str, str], compression: str | None
 ) -> Call:
-    """A request with a body, compressed if that was asked for, and then the answer may be, too."""
+    """Return a request with a body; with compression the answer may be compressed, too."""
     if compression is None:
         return Call("POST", target, body, headers)
-    # One gzip member: servers that unpack with a single call to zlib stop after the first.
+    # The body is a single gzip member: some servers decompress only the first one.
     packed = deflate.gzip_packer(1)(b"".join(body))
     return Call(
         "POST",
@@ -121,24 +123,30 @@ def post(
 
 
 def _about(answer: Answer) -> Any:
+    """Return the JSON of an answer; raise ModelError for an error status or an error object."""
     if answer.status != 200:
         raise ModelError(answer.status, message(answer.body))
-    found = document(answer, FORMAT)
-    if "error" in found and len(found) == 1:
-        raise ModelError(answer.status, str(found["error"]))
-    return found
+    value = document(answer, FORMAT)
+    if "error" in value and len(value) == 1:
+        raise ModelError(answer.status, str(value["error"]))
+    return value
 
 
-def _version(said: object) -> VersionStatus:
-    status = said.get("status", {}) if isinstance(said, dict) else None
-    number = str(said.get("version", "")) if isinstance(said, dict) else ""
+def _version(entry: object) -> VersionStatus:
+    """Return the status of a version from its JSON."""
+    status = entry.get("status", {}) if isinstance(entry, dict) else None
+    number = str(entry.get("version", "")) if isinstance(entry, dict) else ""
     if (
-        not isinstance(said, dict)
+        not isinstance(entry, dict)
         or not isinstance(status, dict)
         or not (number.isascii() and number.isdigit() and len(number) <= 18)
     ):
-        raise DecodeError("a version's status is no object with a version", format=FORMAT, offset=0)
+        raise DecodeError(
+            "model_version_status: expected objects with a version and a status",
+            format=FORMAT,
+            offset=0,
+        )
     code = _CODES.get(str(status.get("error_code", "OK")), _UNKNOWN)
     return VersionStatus(
-        int(number), str(said.get("state", "UNKNOWN")), code, str(status.get("error_message", ""))
+        int(number), str(entry.get("state", "UNKNOWN")), code, str(status.get("error_message", ""))
     )

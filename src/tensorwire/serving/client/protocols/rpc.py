@@ -21,6 +21,8 @@ FORMAT = "grpc"
 
 @dataclass(frozen=True)
 class Rpc:
+    """TensorFlow Serving's gRPC API."""
+
     address: Address
     open_inputs: ClassVar[bool] = False
 
@@ -69,26 +71,27 @@ class Rpc:
         return tuple(messages.parse_status_answer(_message(answer), limits))
 
     def _spec(self, signature: str) -> ModelSpec:
-        known = "" if signature == DEFAULT else signature
+        name = "" if signature == DEFAULT else signature
         version = self.address.version if isinstance(self.address.version, int) else None
-        return ModelSpec(self.address.model, version, self.address.label, known)
+        return ModelSpec(self.address.model, version, self.address.label, name)
 
 
 UNIMPLEMENTED = "12"
 
 
 def _words(answer: Answer) -> str:
-    """The text of an error. A server that does not know the method often sends none."""
-    words = str(answer.body, "utf-8", "replace")
+    """Return the text of an error; servers often send none for an unknown method."""
+    text = str(answer.body, "utf-8", "replace")
     if answer.headers.get("grpc-status") != UNIMPLEMENTED and answer.status != 501:
-        return words or "an error without a message"
-    way = (
-        'a KServe server such as Triton is called by HTTP: Client("http://...", protocol="kserve")'
+        return text or "an error without a message"
+    return (
+        f"{text or 'unknown method'}; this may not be TensorFlow Serving: for a KServe server such"
+        ' as Triton use Client("http://...", protocol="kserve")'
     )
-    return f"{words or 'no such method'}; this server may not be a TensorFlow Serving; {way}"
 
 
 def _message(answer: Answer) -> memoryview:
+    """Return the message of an answer; raise ModelError for an error status."""
     if answer.status != 200:
         raise ModelError(answer.status, _words(answer))
     return answer.body
