@@ -562,7 +562,7 @@ class TestOpening:
             np.testing.assert_array_equal(again["a"].read(), f["a"].read())
         with pytest.raises(ValueError, match="closed"):
             f["a"].read()
-        with pytest.raises(TypeError, match="no option"):
+        with pytest.raises(TypeError, match="unknown option"):
             tw.open(prefix, nonsense=1)
 
     def test_an_index_alone_can_be_looked_at(self, tmp_path):

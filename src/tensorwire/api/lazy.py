@@ -393,7 +393,7 @@ def open_identified(
     own = {key: option for key, option in options.items() if key not in _OPENING}
     compression, mmap = options.get("compression"), options.get("mmap", False)
     try:
-        source, opened = sharded.open_identified(
+        source, opened = sharded.open_tensors(
             where, identified, format, compression, mmap, limits, own
         )
     except TensorwireError as error:

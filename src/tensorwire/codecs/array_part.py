@@ -17,7 +17,8 @@ from ..core import dtypes, memory
 from ..core.tensors import Array
 from ..lowering import Node
 from ..storage.files import Source
-from .container import BasePart, Rows
+from ..wire import kernels
+from .container import BasePart, Rows, check_rows
 
 
 class StoredPart(BasePart):
@@ -73,17 +74,13 @@ class StoredPart(BasePart):
         try:
             return self._read(rows)
         except DecodeError as error:
-            raise error.add(format=self._format, tensor=self.name) from None
+            raise error.add(format=self._format, tensor=self.name, offset=self._offset) from None
 
     def _read(self, rows: Rows) -> Any:
         row, shape, offset, size = self.row, self.shape, self._offset, self.nbytes
         if rows is not None:
+            check_rows(rows, shape)
             start, stop = rows
-            if not shape or not 0 <= start <= stop <= shape[0]:
-                raise DecodeError(
-                    f"rows {start} to {stop} are out of range for shape {list(shape)}",
-                    offset=offset,
-                )
             stride = math.prod(shape[1:]) * row.numpy.itemsize
             offset, size, shape = (
                 offset + start * stride,
@@ -104,15 +101,8 @@ class StoredPart(BasePart):
             raise ChecksumError("the data do not match their checksum", offset=offset)
         if read_into is None:
             array = memory.dense(view, 0, row.numpy, shape, self._copy, base=offset)
-        # A bool, and an element of less than 8 bits, fills a byte in which most values are invalid.
-        # NumPy and the frameworks would compute with them in undefined ways.
-        bad = (
-            dtypes.noncanonical(row, array.reshape(-1).view(np.uint8))
-            if row.name == "bool" or row.bits < 8
-            else None
-        )
-        if bad is not None:
-            raise DecodeError(f"invalid byte in {row.name} data", offset=offset + bad)
+        if row.name == "bool" or row.bits < 8:
+            check_canonical(row, array.reshape(-1).view(np.uint8), offset)
         return array
 
 
@@ -138,16 +128,19 @@ class BitsPart(BasePart):
 
     def read(self, rows: Rows = None) -> Any:
         """Returns the array, or some rows, which need not begin or end at a byte boundary."""
+        try:
+            return self._read(rows)
+        except DecodeError as error:
+            raise error.add(format=self._format, tensor=self.name, offset=self._start) from None
+
+    def _read(self, rows: Rows) -> Any:
         shape, first, stop = self.shape, 0, math.prod(self.shape)
         if self._copy is False:
-            raise self._bad(
-                f"copy=False, but {self.row.packed} data must be unpacked", "leave copy= out"
+            raise DecodeError(
+                f"copy=False, but {self.row.packed} data must be unpacked", hint="leave copy= out"
             )
         if rows is not None:
-            if not shape or not 0 <= rows[0] <= rows[1] <= shape[0]:
-                raise self._bad(
-                    f"rows {rows[0]} to {rows[1]} are out of range for shape {list(shape)}"
-                )
+            check_rows(rows, shape)
             stride = math.prod(shape[1:])
             first, stop, shape = rows[0] * stride, rows[1] * stride, (rows[1] - rows[0], *shape[1:])
         # A group is the smallest run of elements that ends at a byte boundary. Whole groups are
@@ -160,10 +153,21 @@ class BitsPart(BasePart):
         writable = self._copy or hasattr(self._source, "read_into")
         return array if writable else memory.read_only(array)
 
-    def _bad(self, why: str, hint: str | None = None) -> DecodeError:
-        return DecodeError(
-            why, format=self._format, tensor=self.name, offset=self._start, hint=hint
-        )
+
+def check_canonical(row: dtypes.DType, data: Array, offset: int) -> None:
+    """Raises DecodeError if the bytes of an array contain an invalid bool or small integer.
+
+    A bool, and an element of less than 8 bits, fills a byte in which most values are invalid. NumPy
+    and the frameworks would compute with them in undefined ways.
+    """
+    bad = dtypes.noncanonical(row, data)
+    if bad is not None:
+        raise DecodeError(f"invalid byte in {row.name} data", offset=offset + bad)
+
+
+def crc32c_matcher(crc: int) -> Callable[[Any], bool]:
+    """Returns the function that compares data with a stored CRC32C."""
+    return lambda data: kernels.crc32c(data) == crc
 
 
 class SourceSlice:

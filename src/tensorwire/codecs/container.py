@@ -69,6 +69,12 @@ class Part(Protocol):
         """
 
 
+def check_rows(rows: tuple[int, int], shape: tuple[int, ...]) -> None:
+    """Raises DecodeError unless the rows are in the range of a shape."""
+    if not shape or not 0 <= rows[0] <= rows[1] <= shape[0]:
+        raise DecodeError(f"rows {rows[0]} to {rows[1]} are out of range for shape {list(shape)}")
+
+
 class BasePart:
     """Defaults of a part: no checksum, no compression, an unknown offset."""
 

@@ -21,7 +21,7 @@ import numpy as np
 from .. import lowering
 from .._errors import DecodeError, EncodeError, LimitError
 from .._limits import DEFAULT, Budget, Limits
-from ..core import dtypes, memory
+from ..core import memory
 from ..core.memory import Buffer
 from ..core.tensors import Array, Strings, trusted
 from ..wire import example, kernels, protobuf
@@ -30,14 +30,10 @@ from ..wire.example import BYTES, FLOAT, FORMAT, INT64, PLACES
 from ..wire.status import MAX_MESSAGE, REPEATED, problem
 from . import tensorproto
 from .array_part import is_plain_dict
-from .protocol import Metadata, WholeFormat, refuse_metadata
+from .protocol import Metadata, WholeFormat, check_document, refuse_metadata
 
 KEY = "tensorwire"
 VERSION = 1
-
-
-def _holds(row: dtypes.DType) -> bool:
-    return row.tf is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +49,7 @@ class Example(WholeFormat):
 
     def encode(self, value: Any, metadata: Metadata | None = None) -> list[Buffer]:
         refuse_metadata(metadata, FORMAT)
-        spec, parts = lowering.lower(value, holds=_holds, strings=True)
+        spec, parts = lowering.lower(value, holds=tensorproto.holds, strings=True)
         names = lowering.names(spec, len(parts))
         if KEY in names:
             raise EncodeError(f"the name {KEY!r} is reserved", format=FORMAT, tensor=KEY)
@@ -264,14 +260,7 @@ def _read_spec(data: memoryview, values: Array) -> tuple[Any, set[str], int]:
         raise DecodeError(f"the feature {KEY!r} is not a bytes list of length 1")
     start, size = values[0].tolist()
     document = jsontext.parse(data[start : start + size], FORMAT, start)
-    if (
-        not isinstance(document, dict)
-        or document.get("version") != VERSION
-        or not {"spec"} <= document.keys() <= {"version", "spec", "tensors"}
-    ):
-        raise DecodeError(
-            f"the feature {KEY!r} is not a tensorwire spec of version {VERSION}", offset=start
-        )
+    document = check_document(document, "tensorwire spec", VERSION, {"spec"}, {"tensors"}, start)
     tensors = document.get("tensors", [])
     if not isinstance(tensors, list) or not all(isinstance(name, str) for name in tensors):
         raise DecodeError(f"'tensors' in the feature {KEY!r} is not a list of names", offset=start)

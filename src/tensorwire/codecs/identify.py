@@ -139,7 +139,7 @@ class Identified:
     def answer(self) -> FormatAnswer:
         if self._answer is None:
             assert self.source is not None
-            self._answer = _of_bytes(self.source, self.layout, self.path, self.head, self._allowed)
+            self._answer = _of_bytes(self.source, self.path, self.head, self._allowed)
         return self._answer
 
     @property
@@ -193,9 +193,9 @@ def identify(where: object, format: Allowed = None, *, mmap: bool = False) -> Id
     if isinstance(where, (list, tuple)):
         return Identified("list", None, FormatAnswer("rows", _format_of_all(where)))
     if not isinstance(where, (str, os.PathLike)):
-        return _of_source(storage.source_of(where, mmap), "bytes", None, format)
+        return Identified("bytes", None, None, storage.source_of(where, mmap), format)
     path = os.fspath(where)
-    if path.endswith(HUB_INDEX):
+    if is_hub_index(path):
         return Identified("files", path, FormatAnswer("tensors", "safetensors"))
     if storage.is_url(path):
         return _of_url(path, format, mmap)
@@ -214,7 +214,7 @@ def identify(where: object, format: Allowed = None, *, mmap: bool = False) -> Id
             if identified is not None:
                 source.close()
                 return identified
-        return _of_source(source, "file", path, format)
+        return Identified("file", path, None, source, format)
     except BaseException:
         source.close()
         raise
@@ -225,23 +225,35 @@ def _of_url(path: str, format: Allowed, mmap: bool) -> Identified:
     if path.endswith("/"):
         return Identified("folder", path, FormatAnswer("rows", _named(format)))
     if glob.has_magic(path) and not web:
-        return Identified("pattern", path, FormatAnswer("rows", _named(format) or by_name(path)[0]))
+        return _of_pattern(path, format)
     if by_name(path)[0] is None and not web and has_manifest(path):
         return Identified("folder", path, FormatAnswer("rows", _named(format)))
-    return _of_source(storage.source_of(path, mmap), "file", path, format)
+    return Identified("file", path, None, storage.source_of(path, mmap), format)
+
+
+def _of_pattern(path: str, format: Allowed) -> Identified:
+    return Identified("pattern", path, FormatAnswer("rows", _named(format) or by_name(path)[0]))
+
+
+def _of_checkpoint(path: str, format: Allowed) -> Identified | None:
+    """Identifies a folder, prefix or file as a checkpoint, or gives None."""
+    if not _allows(format, "checkpoint"):
+        return None
+    from .checkpoint import state
+
+    prefix = state.find(path, format == "checkpoint")
+    if prefix is None:
+        return None
+    return Identified("files", prefix, FormatAnswer("tensors", "checkpoint"))
 
 
 def _of_folder(path: str, format: Allowed) -> Identified:
-    from .checkpoint import state
-
     if _allows(format, "saved_model") and is_saved_model(path):
         return Identified("folder", path, FormatAnswer("model", "saved_model"))
     if format is None and has_manifest(path):
         return Identified("folder", path, FormatAnswer("rows", None))
-    if _allows(format, "checkpoint"):
-        prefix = state.find(path, format == "checkpoint")
-        if prefix is not None:
-            return Identified("files", prefix, FormatAnswer("tensors", "checkpoint"))
+    if (checkpoint := _of_checkpoint(path, format)) is not None:
+        return checkpoint
     shards = {by_name(name)[0] for name in os.listdir(path) if name[:1] not in "._"}
     rows = sorted(name for name in shards if name is not None and FORMATS[name].rows)
     # A folder of safetensors files may be a model, so only a manifest makes it a dataset.
@@ -253,15 +265,10 @@ def _of_folder(path: str, format: Allowed) -> Identified:
 
 def _without_file(path: str, format: Allowed) -> Identified | None:
     """Identifies a path that does not exist as a checkpoint prefix or a pattern, or gives None."""
-    from .checkpoint import state
-
-    if _allows(format, "checkpoint"):
-        prefix = state.find(path, format == "checkpoint")
-        if prefix is not None:
-            return Identified("files", prefix, FormatAnswer("tensors", "checkpoint"))
-    if glob.has_magic(path):
-        return Identified("pattern", path, FormatAnswer("rows", _named(format) or by_name(path)[0]))
-    return None
+    checkpoint = _of_checkpoint(path, format)
+    if checkpoint is None and glob.has_magic(path):
+        return _of_pattern(path, format)
+    return checkpoint
 
 
 def _of_checkpoint_file(path: str, format: Allowed) -> Identified | None:
@@ -269,21 +276,9 @@ def _of_checkpoint_file(path: str, format: Allowed) -> Identified | None:
     name = os.path.basename(path)
     if name == SAVED_MODEL[0] and _allows(format, "saved_model"):
         return Identified("file", path, FormatAnswer("model", "saved_model"))
-    if format == "checkpoint" or (
-        (name.endswith(".index") or _DATA_FILE.search(name)) and _allows(format, "checkpoint")
-    ):
-        from .checkpoint import state
-
-        prefix = state.find(path, format == "checkpoint")
-        if prefix is not None:
-            return Identified("files", prefix, FormatAnswer("tensors", "checkpoint"))
+    if format == "checkpoint" or name.endswith(".index") or _DATA_FILE.search(name):
+        return _of_checkpoint(path, format)
     return None
-
-
-def _of_source(
-    source: files.Source, layout: Layout, path: str | None, format: Allowed
-) -> Identified:
-    return Identified(layout, path, None, source, format)
 
 
 def _head_of(source: files.Source) -> bytes:
@@ -294,9 +289,7 @@ def _head_of(source: files.Source) -> bytes:
     return bytes(source.read_at(0, count))
 
 
-def _of_bytes(
-    source: files.Source, layout: Layout, path: str | None, head: bytes, format: Allowed
-) -> FormatAnswer:
+def _of_bytes(source: files.Source, path: str | None, head: bytes, format: Allowed) -> FormatAnswer:
     """Applies the rules for one file: its name first, then its first bytes."""
     named, packed = (None, None) if path is None else by_name(path)
     if isinstance(format, str):
@@ -357,6 +350,11 @@ def _named(format: Allowed) -> str | None:
 def _format_of_all(paths: list[object] | tuple[object, ...]) -> str | None:
     names = {by_name(path)[0] for path in paths if isinstance(path, (str, os.PathLike))}
     return names.pop() if len(names) == 1 else None
+
+
+def is_hub_index(path: str) -> bool:
+    """Whether a path is the index of a model in several safetensors files."""
+    return path.endswith(HUB_INDEX)
 
 
 def has_manifest(path: str) -> bool:

@@ -20,7 +20,6 @@ The trailer of a dense tensor with metadata, of a Bundle of one dense tensor, an
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 from .. import lowering
@@ -32,10 +31,10 @@ from ..lowering import Node
 from ..storage.files import Source
 from ..wire import kernels
 from ..wire import npy as wire
-from .array_part import SourceSlice
+from .array_part import SourceSlice, crc32c_matcher
 from .container import BasePart, Part, Rows
 from .npy_arrays import DESCRS, NpyArray, descr_of, find
-from .protocol import Metadata, Stored, StoredFormat, all_metadata
+from .protocol import Metadata, Stored, StoredFormat, all_metadata, check_document, is_texts
 from .safetensors import Safetensors
 
 FORMAT = wire.FORMAT
@@ -122,7 +121,7 @@ class Npy(StoredFormat):
             copy,
             budget,
             FORMAT,
-            matches=None if sums is None else partial(_matches, crc=sums["data"]),
+            matches=None if sums is None else crc32c_matcher(sums["data"]),
         )
         texts, node = trailer.get("metadata", {}), {} if row.name in DESCRS else {"dtype": row.name}
         return Stored(
@@ -172,10 +171,6 @@ def _bundle(trailer: dict[str, Any], node: Node, texts: Metadata) -> Node:
     )
 
 
-def _matches(view: Buffer, crc: int) -> bool:
-    return kernels.crc32c(view) == crc
-
-
 def _kind(spec: Node) -> str:
     """A word for the kind of a value, by its spec."""
     return str(next(iter(spec), "dense")) if isinstance(spec, dict) else "python"
@@ -190,46 +185,27 @@ def _trailer(source: Source, offset: int, limits: Limits) -> dict[str, Any]:
             f" {limits.safetensors_header}",
             offset=offset,
         )
-    trailer = wire.read_trailer(source.read_at(offset, size), offset)
-    if not isinstance(trailer, dict) or trailer.get("version") != VERSION:
-        version = trailer.get("version") if isinstance(trailer, dict) else None
+    document = wire.read_trailer(source.read_at(offset, size), offset)
+    if isinstance(document, dict) and "kind" in document:
+        needed, free, checksums = {"kind"}, {"crc32c"}, {"header"}
+    else:
+        needed, free = {"dtype", "shape"}, {"metadata", "crc32c", "name", "about"}
+        checksums = {"header", "data"}
+    trailer = check_document(document, "trailer", VERSION, needed, free, offset)
+    sums = trailer.get("crc32c", dict.fromkeys(checksums))
+    if not isinstance(sums, dict) or sums.keys() != checksums:
         raise DecodeError(
-            f"unsupported trailer version {version!r:.20} (supported: {VERSION})", offset=offset
+            f"invalid trailer: expected checksums of {', '.join(sorted(checksums))}", offset=offset
         )
-    inside = "kind" in trailer
-    needed, free = (
-        ({"version", "kind"}, {"crc32c"})
-        if inside
-        else ({"version", "dtype", "shape"}, {"metadata", "crc32c", "name", "about"})
+    named = isinstance(trailer.get("name", ""), str) and (
+        "about" not in trailer or "name" in trailer
     )
-    ok = needed <= trailer.keys() <= needed | free
-    metadata, sums = trailer.get("metadata", {}), trailer.get("crc32c", {})
-    ok = (
-        ok
-        and isinstance(metadata, dict)
-        and all(isinstance(text, str) for text in metadata.values())
-    )
-    texts = trailer.get("about", {})
-    ok = (
-        ok
-        and isinstance(trailer.get("name", ""), str)
-        and isinstance(texts, dict)
-        and all(isinstance(text, str) for text in texts.values())
-    )
-    ok = ok and ("about" not in trailer or "name" in trailer)
-    ok = (
-        ok
-        and isinstance(sums, dict)
-        and (
-            "crc32c" not in trailer or sums.keys() == ({"header"} if inside else {"header", "data"})
-        )
-    )
-    if not ok:
-        raise DecodeError(
-            "invalid trailer: expected dtype and shape, or kind, with optional metadata (strings)"
-            " and checksums",
-            offset=offset,
-        )
+    if (
+        not named
+        or not is_texts(trailer.get("metadata", {}))
+        or not is_texts(trailer.get("about", {}))
+    ):
+        raise DecodeError("invalid trailer: name and metadata must be strings", offset=offset)
     return trailer
 
 

@@ -22,8 +22,8 @@ from ..core.tensors import Array, Strings
 from ..frameworks.numpy import strings
 from ..storage.files import Source
 from ..wire import npy as wire
-from .array_part import StoredPart, little
-from .container import BasePart, Part, Rows, UnreadablePart
+from .array_part import StoredPart, check_canonical, little
+from .container import BasePart, Part, Rows, UnreadablePart, check_rows
 
 DESCRS = {
     row.name: row.numpy.str
@@ -222,10 +222,8 @@ class _Converted(BasePart):
                 f"copy=False, but {stored.str!r} data{order} must be converted",
                 hint="leave copy= out",
             )
-        if rows is not None and (not shape or not 0 <= rows[0] <= rows[1] <= shape[0]):
-            raise DecodeError(
-                f"rows {rows[0]} to {rows[1]} are out of range for shape {list(shape)}"
-            )
+        if rows is not None:
+            check_rows(rows, shape)
         if rows is not None and not self._transposed:
             stride = self.nbytes // shape[0] if shape[0] else 0
             cells, shape = (
@@ -244,10 +242,8 @@ class _Converted(BasePart):
             # Strings of width 0 take no bytes in the file, so a small file could ask for any number
             # of them. Each draws its offset and a byte.
             self._limits.draw(9 * (count + 1))
-        if self._row is not None and (bad := dtypes.noncanonical(self._row, cells)) is not None:
-            raise DecodeError(
-                f"invalid byte in {self._row.name} data", offset=self._array.start + bad
-            )
+        else:
+            check_canonical(self._row, cells, self._array.start)
         array: Array = cells.view(stored) if stored.itemsize else np.zeros(count, f"{stored.kind}1")
         array = array.reshape(shape[::-1]).T if self._transposed else array.reshape(shape)
         if rows is not None and self._transposed:

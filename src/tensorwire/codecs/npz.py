@@ -35,7 +35,14 @@ from ..wire.zip import DEFLATED, STORED, Member
 from .array_part import assign, is_plain_dict, little
 from .container import BasePart, Part, Rows, UnreadablePart
 from .npy_arrays import DESCRS, find
-from .protocol import Metadata, Stored, StreamedFormat, without_metadata
+from .protocol import (
+    Metadata,
+    Stored,
+    StreamedFormat,
+    check_document,
+    is_texts,
+    without_metadata,
+)
 from .sinks import BLOCK, OutputPart, Sink
 from .zip_member import InflatedSource, pack
 
@@ -226,20 +233,10 @@ def _spec(source: Source, member: Member, budget: Budget) -> dict[str, Any]:
     if member.method == STORED and deflate.backend().crc32(text) != member.crc:
         raise ChecksumError(f"{SPEC} does not match its checksum", offset=member.at)
     document = jsontext.parse(text, FORMAT, offset if member.method == STORED else member.at)
-    if not isinstance(document, dict) or document.get("version") != VERSION:
-        version = document.get("version") if isinstance(document, dict) else None
-        raise DecodeError(
-            f"unsupported version {version!r:.20} of {SPEC} (supported: {VERSION})",
-            offset=member.at,
-        )
-    metadata = document.get("metadata", {})
-    ok = isinstance(metadata, dict) and all(isinstance(text, str) for text in metadata.values())
-    if not ok or not {"version", "spec"} <= document.keys() <= {"version", "spec", "metadata"}:
-        raise DecodeError(
-            f"invalid {SPEC}: expected version, spec and optional metadata (strings)",
-            offset=member.at,
-        )
-    return document
+    fields = check_document(document, SPEC, VERSION, {"spec"}, {"metadata"}, member.at)
+    if not is_texts(fields.get("metadata", {})):
+        raise DecodeError(f"invalid {SPEC}: metadata must be strings", offset=member.at)
+    return fields
 
 
 def _content(source: Source, member: Member, budget: Budget) -> tuple[Source, int]:

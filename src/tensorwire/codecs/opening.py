@@ -48,16 +48,15 @@ def codec(name: str, options: dict[str, Any], limits: Limits | None = None) -> T
         module, _, kind = TENSOR_FORMATS[name].where.partition(":")
         _classes[name] = getattr(importlib.import_module(f"{__package__}.{module}"), kind)
     kind = _classes[name]
-    if not options and limits is not None:
-        return kind(limits=limits)  # type: ignore[no-any-return]
-    own = _own_options(kind)
-    unknown = [option for option in options if option not in own]
-    if unknown:
-        names = list(dict.fromkeys([*own, *PACKING_OPTIONS]))
-        raise UsageError(
-            f"unknown option {unknown[0]!r} for format {name!r}{choices(unknown[0], names)}",
-            format=name,
-        )
+    if options:
+        own = _own_options(kind)
+        unknown = next((option for option in options if option not in own), None)
+        if unknown is not None:
+            names = list(dict.fromkeys([*own, *PACKING_OPTIONS]))
+            raise UsageError(
+                f"unknown option {unknown!r} for format {name!r}{choices(unknown, names)}",
+                format=name,
+            )
     instance = kind(**options, limits=limits or DEFAULT)
     if not options and limits is None:
         _plain[name] = instance

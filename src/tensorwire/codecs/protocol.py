@@ -14,7 +14,7 @@ into values, and touches no file, socket, clock or global state.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeGuard
 
 from .. import lowering
 from .._errors import DecodeError, EncodeError
@@ -127,6 +127,29 @@ class StreamedFormat(StoredFormat):
         outputs = [ArrayOutput(part) for part in parts]  # type: ignore[arg-type]
         self.write(sink, spec, outputs, all_metadata(value, metadata))
         return sink.buffers
+
+
+def is_texts(value: object) -> TypeGuard[Metadata]:
+    """Whether a JSON value of a file is valid metadata: an object of strings."""
+    return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
+
+
+def check_document(
+    document: object, what: str, version: int, needed: set[str], free: set[str], offset: int
+) -> dict[str, Any]:
+    """Checks the version and the keys of a JSON document that tensorwire adds to a file.
+
+    It must have the `needed` keys, and may have the `free` ones. Raises DecodeError.
+    """
+    actual = document.get("version") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or actual != version:
+        raise DecodeError(
+            f"unsupported {what} version {actual!r:.20} (supported: {version})", offset=offset
+        )
+    if not {"version", *needed} <= document.keys() <= {"version", *needed, *free}:
+        keys = ", ".join(sorted(needed)) + "".join(f", [{key}]" for key in sorted(free))
+        raise DecodeError(f"invalid {what}: expected the keys version, {keys}", offset=offset)
+    return document
 
 
 def without_metadata(spec: lowering.Node) -> lowering.Node:

@@ -7,7 +7,7 @@ to a file in the same folder. A TensorFlow checkpoint has an index and data file
 from __future__ import annotations
 
 import os
-from typing import Any, NoReturn
+from typing import Any
 
 from .. import storage
 from .._errors import DecodeError, TensorwireError, UsageError
@@ -15,19 +15,13 @@ from .._limits import DEFAULT, Limits
 from ..storage import files
 from ..wire import json as jsontext
 from .container import Container
-from .identify import HUB_INDEX, Allowed, Identified
+from .identify import Allowed, Identified
 from .opening import Opened, codec, open_container
 from .safetensors import Safetensors
 from .saved_model.variables import open_saved_model
 
-SUFFIX = HUB_INDEX
 
-
-def is_index(path: str) -> bool:
-    return path.endswith(HUB_INDEX)
-
-
-def open_identified(
+def open_tensors(
     where: object,
     identified: Identified,
     format: Allowed,
@@ -47,7 +41,8 @@ def open_identified(
         source, container = open_saved_model(identified.path, mmap, limits)
     elif identified.source is None:
         # A folder, a pattern or a list: opening it as a file raises the error that explains it.
-        return _only_files(where, mmap)
+        storage.source_of(where, mmap).close()
+        raise UsageError(f"expected the path of one file, not {where!r:.80}")
     else:
         packed = compression or identified.compression
         return identified.source, open_container(
@@ -55,11 +50,6 @@ def open_identified(
         )
     assert identified.format is not None
     return source, Opened(container, identified.format, None, container.checksums, True)
-
-
-def _only_files(where: object, mmap: bool) -> NoReturn:
-    storage.source_of(where, mmap).close()
-    raise UsageError(f"expected the path of one file, not {where!r:.80}")
 
 
 class ShardedSource:

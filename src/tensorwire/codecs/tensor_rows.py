@@ -35,7 +35,8 @@ def _rows(shapes: dict[str, Any], path: str) -> int:
     counts = {shape[0] if shape else -1 for shape in shapes.values()}
     if len(counts) != 1 or -1 in counts:
         raise SchemaError(
-            f"the columns of a shard must have one length, found the shapes {dict(list(shapes.items())[:6])}",
+            "the columns of a shard must have one length, found the shapes"
+            f" {dict(list(shapes.items())[:6])}",
             path=path,
         )
     return int(counts.pop())

@@ -89,14 +89,6 @@ def _good(path: str, reading: Reading) -> Iterator[Block]:
                 reading.damage.append(Damage(path, str(item), item.length))
 
 
-def _records(source_blocks: Iterator[Block]) -> Iterator[Batch]:
-    for block in source_blocks:
-        yield Batch(
-            {RECORD: gathered(block.data, block.starts, block.sizes)},
-            size=len(block.starts),
-        )
-
-
 def _as_kind(feature: Feature, kind: str, name: str) -> Feature:
     """Returns the feature with the kind of number that this file has, before a cast."""
     default = feature.default
@@ -350,10 +342,12 @@ class TfrecordRows(RowFormat):
         return sidecar.known(sources, sampled, spec.cast)
 
     def read(self, part: SourcePart, spec: ConversionSpec, reading: Reading) -> Iterator[Batch]:
-        if moved(spec):
-            yield from _records(blocks(part, spec, reading, True))
-        else:
+        if not moved(spec):
             yield from _examples(part, spec, reading)
+            return
+        for block in blocks(part, spec, reading, True):
+            records = gathered(block.data, block.starts, block.sizes)
+            yield Batch({RECORD: records}, size=len(block.starts))
 
     def writer(self, file: ByteOutput, spec: ConversionSpec) -> TfrecordWriter:
         return TfrecordWriter(file, spec)

@@ -103,8 +103,8 @@ class Json:
         value = self._read(reader)
         container = Container.of(value, budget)
         container.metadata = container.metadata or reader.metadata
-        # The value has an empty stand-in for each tensor of an unknown dtype. Its part is replaced
-        # by one that is listed and cannot be read.
+        # The value has an empty placeholder for each tensor of an unknown dtype. Its part is
+        # replaced by one that is listed and cannot be read.
         lost = {key: part for key, (_, part) in reader.lost.items()}
         container.parts = [lost.get(id(part.read()), part) for part in container.parts]
         return container

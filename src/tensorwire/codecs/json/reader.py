@@ -55,7 +55,7 @@ class JsonReader(Tensors):
         self.made: dict[str, Any] = {}
         """Dense and quantized tensors by their JSON Pointer, for "$same"."""
         self.lost: dict[int, tuple[Array, UnreadablePart]] | None = None
-        """Tensors of unknown dtypes, by the id of the stand-in array of each. None to raise an
+        """Tensors of unknown dtypes, by the id of the placeholder array of each. None to raise an
         error instead.
         """
 
@@ -225,20 +225,19 @@ class JsonReader(Tensors):
         row = dtypes.BY_NAME.get(name)
         if row is None or row.reading_only:
             return self.unknown(offset, name, shape, path)
-        array, end = self.dense(offset, row, shape)
-        return array, end
+        return self.dense(offset, row, shape)
 
     def unknown(self, offset: int, dtype: str, shape: tuple[int, ...], path: str) -> Read:
-        """Raises for a tensor of an unknown dtype. In a container it becomes an empty stand-in."""
+        """Raises for a tensor of an unknown dtype. In a container it gives an empty placeholder."""
         why, place = f"unknown dtype {dtype!r:.40}", path[1:].replace("~1", "/").replace("~0", "~")
         error = DecodeError(why, format=FORMAT, offset=offset, tensor=place or None)
         if self.lost is None:
             raise error
         validate.elements(shape, DecodeError)
-        end, stand_in = self.end(offset), np.empty(0, np.uint8)
+        end, placeholder = self.end(offset), np.empty(0, np.uint8)
         part = UnreadablePart(dtype, shape, end - offset, error)
-        self.lost[id(stand_in)] = stand_in, part
-        return stand_in, end
+        self.lost[id(placeholder)] = placeholder, part
+        return placeholder, end
 
     def nans(self, offset: int, depth: int, path: str, fields: Fields) -> Read:
         """Keeps the offsets of the two lists, since the dtype of the tensor may not be known."""
@@ -278,8 +277,7 @@ class JsonReader(Tensors):
             result[pair[0]] = pair[1]
             return end
 
-        end = self.each_item(offset, take)
-        return result, end
+        return result, self.each_item(offset, take)
 
     def members(self, offset: int, depth: int, path: str, fields: Fields) -> Read:
         members, end = self.object(offset, depth, f"{path}/$bundle")

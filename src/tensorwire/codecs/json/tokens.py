@@ -34,7 +34,7 @@ Read = tuple[Any, int]
 
 
 def _weight(text: memoryview) -> int:
-    """Estimates the memory of the Python objects of a text: 32 bytes per item, 64 per list or dict."""
+    """Estimates the memory of a text's Python objects: 32 bytes per item, 64 per list or dict."""
     weight = 0
     for start in range(0, len(text), 1 << 20):
         counts = np.bincount(

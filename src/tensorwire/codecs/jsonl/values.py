@@ -268,7 +268,7 @@ def _nan_of(bits: bytes, dtype: np.dtype[Any]) -> Array | None:
     """Returns a NaN with these bits as an array of one element.
 
     None if the dtype cannot hold the bits, or they are not a NaN. The bits of a float16 or bfloat16
-    are kept only if the schema declares that dtype, since the two cannot be told apart.
+    are kept only if the schema declares that dtype, since both have 16 bits.
     """
     if len(bits) < 4 <= dtype.itemsize:
         return np.array([math.nan], dtype)

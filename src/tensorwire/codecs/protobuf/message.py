@@ -232,7 +232,7 @@ def _signed(value: int) -> int:
 
 
 class _Window:
-    """A file that can be indexed like bytes. It is read in blocks, since a scan needs little of it."""
+    """A file that can be indexed like bytes. It is read in blocks: a scan needs little of it."""
 
     def __init__(self, source: Source) -> None:
         self._source, self._first, self._block = source, 0, memoryview(b"")

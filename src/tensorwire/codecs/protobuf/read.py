@@ -105,6 +105,7 @@ class _Walk:
 
     def dense(self, message: TensorMessage, path: str | None, depth: int) -> Any:
         dtype = message.texts.get("dtype", "")
+        start, stop = message.spans.get("data", (message.stop, message.stop))
         row = dtypes.BY_NAME.get(dtype)
         if row is None or row.reading_only:
             why, name = f"unknown dtype {dtype!r:.40}", path or "tensor"
@@ -112,14 +113,12 @@ class _Walk:
                 raise DecodeError(why, offset=message.start)
             shape = tuple(message.shape)
             validate.elements(shape, DecodeError)
-            start, stop = message.spans.get("data", (message.stop, message.stop))
             refusal = DecodeError(why, format=FORMAT, tensor=name, offset=message.start)
             self.parts.append(UnreadablePart(dtype, shape, stop - start, refusal))
             return {}
         size = (
             validate.elements(message.shape, DecodeError, row.numpy.itemsize) * row.numpy.itemsize
         )
-        start, stop = message.spans.get("data", (message.stop, message.stop))
         if stop - start != size:
             error = TruncatedError if stop - start < size else DecodeError
             raise error(
@@ -258,7 +257,7 @@ class _Walk:
     ) -> Iterator[tuple[TensorMessage, Any]]:
         """Yields the parts of a message and their nodes, in order."""
         # The shape of a container is its number of parts, and may be missing. Only an empty
-        # container must have it: otherwise it could not be told from a truncated one.
+        # container must have it: otherwise it would look like a truncated one.
         count = len(message.places) // 2
         if message.shape != [count] and (message.shape or not count):
             error = TruncatedError if message.shape > [count] or not message.shape else DecodeError

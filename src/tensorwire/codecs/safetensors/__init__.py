@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -33,7 +32,7 @@ from ...lowering import Node
 from ...storage.files import Source
 from ...wire import json as jsontext
 from ...wire import kernels
-from ..array_part import BitsPart, StoredPart, assign, is_plain_dict
+from ..array_part import BitsPart, StoredPart, assign, crc32c_matcher, is_plain_dict
 from ..container import Part, UnreadablePart
 from ..protocol import Metadata, Stored, StreamedFormat, without_metadata
 from ..sinks import OutputPart, Sink
@@ -201,11 +200,7 @@ def _part(source: Source, name: str, entry: HeaderEntry, data: int, copy: bool |
         return UnreadablePart(entry.code, entry.shape, entry.stop - entry.start, error)
     if entry.row.packed == entry.code:
         return BitsPart(source, start, entry.row, entry.shape, copy, format=FORMAT, name=name)
-    matches = None if entry.crc is None else partial(_matches, crc=entry.crc)
+    matches = None if entry.crc is None else crc32c_matcher(entry.crc)
     return StoredPart(
         source, start, entry.row, entry.shape, copy, format=FORMAT, name=name, matches=matches
     )
-
-
-def _matches(view: Buffer, crc: int) -> bool:
-    return kernels.crc32c(view) == crc

@@ -15,6 +15,7 @@ from ...core import dtypes, validate
 from ...lowering import Node
 from ...wire import json as jsontext
 from ...wire import kernels
+from ..protocol import check_document, is_texts
 
 FORMAT = "safetensors"
 KEY = "tensorwire"
@@ -66,17 +67,11 @@ def read(head: bytes | memoryview, total: int, limits: Limits = DEFAULT) -> Head
     entries = {name: _entry(name, fields) for name, fields in header.items()}
     _check_layout(entries, total - len(head), len(head))
     ours = metadata.pop(KEY, None)
-    sealed = bytes(text[-len(SEAL) :]) == SEAL
-    if ours is None:
-        if sealed:
-            raise ChecksumError(
-                "the header is marked as sealed, but has no checksums",
-                format=FORMAT,
-                offset=8,
-            )
-        return Header(entries, metadata, {"dict": {name: {} for name in entries}}, len(head))
-    spec, sums = ours_of(ours)
-    if sums is None and sealed:
+    spec: Node = {"dict": {name: {} for name in entries}}
+    sums = None
+    if ours is not None:
+        spec, sums = ours_of(ours)
+    if sums is None and bytes(text[-len(SEAL) :]) == SEAL:
         raise ChecksumError(
             "the header is marked as sealed, but has no checksums", format=FORMAT, offset=8
         )
@@ -108,9 +103,7 @@ def size(head: bytes | memoryview, total: int, limits: Limits = DEFAULT) -> int:
 
 def metadata_of(metadata: object) -> dict[str, str]:
     """Checks that `__metadata__` is an object of strings, and returns it."""
-    if not isinstance(metadata, dict) or not all(
-        isinstance(text, str) for text in metadata.values()
-    ):
+    if not is_texts(metadata):
         raise DecodeError("__metadata__ must be an object of strings", format=FORMAT, offset=8)
     return metadata
 
@@ -118,18 +111,8 @@ def metadata_of(metadata: object) -> dict[str, str]:
 def ours_of(text: str) -> tuple[Any, Any]:
     """Returns the spec, and the checksums or None, of the metadata entry of tensorwire."""
     document = jsontext.parse(text.encode(), FORMAT, 8)
-    if (
-        not isinstance(document, dict)
-        or document.get("version") != VERSION
-        or not {"version", "spec"} <= document.keys() <= {"version", "spec", "crc32c"}
-    ):
-        version = document.get("version") if isinstance(document, dict) else None
-        raise DecodeError(
-            f"unsupported tensorwire spec, version {version!r:.20} (supported: {VERSION})",
-            format=FORMAT,
-            offset=8,
-        )
-    return document["spec"], document.get("crc32c")
+    ours = check_document(document, "tensorwire spec", VERSION, {"spec"}, {"crc32c"}, 8)
+    return ours["spec"], ours.get("crc32c")
 
 
 def write(

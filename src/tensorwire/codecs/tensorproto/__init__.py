@@ -73,12 +73,10 @@ class TensorProto(WholeFormat):
                 )
             return variant.write(tensor)
         if isinstance(tensor, Strings) or (
-            isinstance(tensor, np.ndarray) and _holds(dtypes.of(tensor.dtype))
+            isinstance(tensor, np.ndarray) and holds(dtypes.of(tensor.dtype))
         ):
             return write(tensor)
-        spec, parts = lowering.lower(
-            value if tensor is None else tensor, holds=_holds, strings=True
-        )
+        spec, parts = lowering.lower(value if tensor is None else tensor, holds=holds, strings=True)
         text = jsontext.write(spec)
         dim = (
             b"\x08"
@@ -198,7 +196,8 @@ class TensorProto(WholeFormat):
             raise error.add(format=FORMAT, offset=spans[0][0]) from None
 
 
-def _holds(row: dtypes.DType) -> bool:
+def holds(row: dtypes.DType) -> bool:
+    """Whether TensorFlow has this dtype."""
     return row.tf is not None
 
 
@@ -212,13 +211,10 @@ def write(part: Array | Strings, typed: bool = False) -> list[Buffer]:
     `typed` puts the values into the field of their type, such as float_val, instead of
     tensor_content.
     """
-    if typed:
+    # Strings have no other field than string_val.
+    if typed or isinstance(part, Strings):
         chunks = variant.write_typed(part if isinstance(part, Strings) else frameworks.plain(part))
         wire.check_size(sum(map(len, chunks)))
-        return chunks
-    if isinstance(part, Strings):
-        chunks = [kernels.string_vals(wire.string_header(part.shape), part.data, part.offsets)]
-        wire.check_size(len(chunks[0]))
         return chunks
     if part.nbytes <= memory.INLINE:
         whole = kernels.encode_dense(part)

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from ... import storage
 from ..._errors import EncodeError, UsageError
-from ...codecs import sharded
+from ...codecs.identify import HUB_INDEX, is_hub_index
 from ...lowering import Node
 from ...storage import files
 from ...storage.generation import Generation
@@ -65,7 +65,7 @@ def layout(path: str, plan: TensorPlan, most: int, taken: Container[str] = ()) -
     `taken` has the names of files that shards must not replace.
     """
     stem = _stem(path)
-    if not path.endswith((SUFFIX, sharded.SUFFIX)):
+    if not path.endswith((SUFFIX, HUB_INDEX)):
         raise UsageError("the name of a sharded model must be NAME.safetensors", path=path)
     groups = _groups(list(plan._replace(spec=_plain(plan)).named_parts()), most)
     texts = _FORMAT | {
@@ -74,7 +74,7 @@ def layout(path: str, plan: TensorPlan, most: int, taken: Container[str] = ()) -
         if key not in ("total_size", "total_parameters")
     }
     size = sum(part.nbytes for part in plan.parts)
-    if len(groups) <= 1 and not sharded.is_index(path):
+    if len(groups) <= 1 and not is_hub_index(path):
         return ShardLayout([_shard(path, groups[0] if groups else [], texts)], None, {}, size)
     endings = [f"-{number + 1:05d}-of-{len(groups):05d}{SUFFIX}" for number in range(len(groups))]
     bases = itertools.chain([stem], (f"{stem}-g{number}" for number in itertools.count(1)))
@@ -89,7 +89,7 @@ def layout(path: str, plan: TensorPlan, most: int, taken: Container[str] = ()) -
     weights = {
         name: os.path.basename(file.path) for file in files for name in file.plan.spec["dict"]
     }
-    return ShardLayout(files, f"{stem}{sharded.SUFFIX}", weights, size)
+    return ShardLayout(files, f"{stem}{HUB_INDEX}", weights, size)
 
 
 def _stem(path: str) -> str:
@@ -107,7 +107,7 @@ def shards_of(path: str) -> list[str]:
     for name in sorted(names):
         match = shard.fullmatch(name)
         # With an index of its own, "model-g1" is the name of another model, not a generation.
-        if match and not (match[1] and f"{stem}{match[1]}{sharded.SUFFIX}" in names):
+        if match and not (match[1] and f"{stem}{match[1]}{HUB_INDEX}" in names):
             paths.append(f"{folder}{slash}{name}")
     return paths
 

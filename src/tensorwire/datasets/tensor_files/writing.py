@@ -12,15 +12,15 @@ from ..._errors import EncodeError, UnknownFormatError, UsageError, choices
 from ...api import lazy, rename_rules
 from ...api import values as api
 from ...codecs import TENSOR_FORMATS
-from ...codecs import sharded as shards
 from ...codecs.checkpoint.bundle import spec_of
 from ...codecs.checkpoint.codec import Checkpoint
 from ...codecs.checkpoint.data import index_path
 from ...codecs.checkpoint.layout import holds as checkpoint_holds
 from ...codecs.checkpoint.writer import Writer, data_files, free_shards
-from ...codecs.identify import format_of
+from ...codecs.identify import format_of, is_hub_index
 from ...codecs.opening import codec
 from ...codecs.protocol import StreamedFormat, TensorFormat, without_metadata
+from ...codecs.sharded import read_index
 from ...codecs.sinks import FileSink
 from ...lowering import Node
 from ...storage import files
@@ -89,7 +89,7 @@ def output_format(path: str, options: ConversionOptions) -> OutputFormat:
         )
     if name not in TENSOR_FORMATS:
         raise UnknownFormatError(f"unknown format {name!r}{choices(name, TENSOR_FORMATS)}")
-    sharding = options.shard_size is not None or shards.is_index(path)
+    sharding = options.shard_size is not None or is_hub_index(path)
     if sharding and name != "safetensors":
         raise EncodeError(
             "only safetensors can be written in shards",
@@ -122,7 +122,7 @@ def output_format(path: str, options: ConversionOptions) -> OutputFormat:
 
 
 def _named(path: str) -> str:
-    if shards.is_index(path):
+    if is_hub_index(path):
         return "safetensors"
     try:
         return format_of(path)
@@ -218,7 +218,7 @@ def stale(place: str, format: str, paths: Iterable[str]) -> list[str]:
     if format == "checkpoint":
         members = data_files(place)
     else:
-        members = sharded.shards_of(place) if any(map(shards.is_index, new)) else []
+        members = sharded.shards_of(place) if any(map(is_hub_index, new)) else []
     return [path for path in members if os.path.basename(path) not in new]
 
 
@@ -242,7 +242,7 @@ def _alone(spec: Node, format: str) -> Node:
 def carried(file: lazy.File) -> dict[str, str]:
     """The metadata to copy. The totals of an index are left out: they describe its own files."""
     texts = file.metadata
-    if file.path is not None and shards.is_index(file.path):
+    if file.path is not None and is_hub_index(file.path):
         return {
             key: text
             for key, text in texts.items()
@@ -262,10 +262,10 @@ def files_of(file: lazy.File) -> list[str]:
         return [index_path(variables)]
     if not os.path.isfile(file.path):
         return []
-    if not shards.is_index(file.path):
+    if not is_hub_index(file.path):
         return [file.path]
     folder = os.path.dirname(file.path)
     return [
         file.path,
-        *(os.path.join(folder, name) for name in set(shards.read_index(file.path)[0].values())),
+        *(os.path.join(folder, name) for name in set(read_index(file.path)[0].values())),
     ]
