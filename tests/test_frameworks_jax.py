@@ -313,5 +313,6 @@ except tw.EncodeError as error:
         both = [run(code, number, port) for number in (0, 1)]
         for out, error in [process.communicate(timeout=120) for process in both]:
             assert (
-                "in other processes; collect it: jax.experimental.multihost_utils.process_allgather" in out
+                "in other processes; collect it: jax.experimental.multihost_utils.process_allgather"
+                in out
             ), error

@@ -358,7 +358,8 @@ class TestNoValues:
         self.refused(torch.zeros(2).to_mkldnn(), r"x\.to_dense\(\)")
         for obj, name in ((half, "complex32"), (torch.empty(2, dtype=torch.uint4), "uint4")):
             with pytest.raises(
-                tw.EncodeError, match=rf"{name} is not supported; convert it with x\.to.*view\(torch\.uint8\)"
+                tw.EncodeError,
+                match=rf"{name} is not supported; convert it with x\.to.*view\(torch\.uint8\)",
             ):
                 tw.tensor(obj)
 

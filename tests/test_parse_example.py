@@ -432,8 +432,7 @@ class TestBesideTensorFlow:
             ours = as_ours(getattr(io, name)(records, *specs, tf_compat=compat))
         except tw.TensorwireError as error:
             if not compat and any(
-                why in str(error)
-                for why in ("do not fit its values", "different numbers", "imply")
+                why in str(error) for why in ("do not fit its values", "different numbers", "imply")
             ):
                 return self.agree(tf, name, plain, plain, specs, True)
             assert (

@@ -826,8 +826,7 @@ def test_command_takes_the_first_records_as_columns(tmp_path):
         and "dict of 2 tensors" in found.stdout
     )
     assert (
-        json.loads(run(path, *QUICK, "--name", "label", "--json").stdout)["value"]
-        == "int64 [1024]"
+        json.loads(run(path, *QUICK, "--name", "label", "--json").stdout)["value"] == "int64 [1024]"
     )
     found = run(path, "--name", "labels", text=True)
     assert found.returncode == 1 and "did you mean 'label'" in found.stderr
