@@ -22,7 +22,7 @@ class TestDense:
         blob = tw.io.serialize_tensor(array)
         assert tw.equal(tw.loads(blob), array)
         assert tw.equal(tw.io.parse_tensor(blob, array.dtype), array)
-        with pytest.raises(tw.SchemaError, match="asked for"):
+        with pytest.raises(tw.SchemaError, match="expected a tensor of"):
             tw.io.parse_tensor(blob, np.float64)
 
     @pytest.mark.tensorflow
