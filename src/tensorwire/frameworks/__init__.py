@@ -189,8 +189,8 @@ def to(x: Any, framework: str, device: Any = None, cast: bool = False) -> Any:
     "scipy" or "arrow". `device` places the tensor, if the framework has devices. `cast=True` allows
     a dtype that the framework lacks to become a wider one that it has.
 
-    Memory is shared if the framework cannot write to it or may write to it, else copied. A Bundle
-    stays a Bundle with its metadata.
+    Memory is shared, unless the framework could write to memory that is read-only; then it is
+    copied. A Bundle stays a Bundle with its metadata.
 
     Raises UsageError for an unknown framework, and EncodeError for a tensor that the framework
     lacks.

@@ -100,7 +100,7 @@ class Block(NamedTuple):
         """Return the positions of the records without their bytes, so that the memory is free.
 
         This does not use `_replace`: CPython keeps up to 2,000 freed tuples of each length that
-        were built from an iterator, and with them whatever memory they use.
+        were built from an iterator.
         """
         return Block(
             _NO_BYTES,

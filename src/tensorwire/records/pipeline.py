@@ -126,7 +126,7 @@ class Pipeline(Generic[Job, Result]):
         with self._ready:
             self._ready.notify_all()
         for thread in self._threads:
-            # The pipeline may be closed by the garbage collector in one of its own threads.
+            # A thread cannot join itself, in case one of these threads closes the pipeline.
             if thread is not threading.current_thread():
                 thread.join()
         self._results.clear()
