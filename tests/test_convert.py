@@ -494,7 +494,7 @@ class TestFiles:
             tw.convert(source, tmp_path / "b.keras")
         with pytest.raises(tw.EncodeError, match="only safetensors"):
             tw.convert(source, tmp_path / "b.npz", shard_size="1GB")
-        with pytest.raises(tw.EncodeError, match="cannot be compressed"):
+        with pytest.raises(tw.UsageError, match="cannot be compressed"):
             tw.convert(source, tmp_path / "b.safetensors", shard_size="1GB", compression="gzip")
         with pytest.raises(TypeError, match="unknown option"):
             tw.convert(source, tmp_path / "b.npz", checksum=True)
