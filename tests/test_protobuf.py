@@ -528,7 +528,7 @@ HOSTILE = {
     "kind not UTF-8": (MAGIC + block(2, b"\xff"), "UTF-8"),
     "unknown dtype": (MAGIC + block(2, b"dense") + block(3, b"int7"), "dtype 'int7'"),
     "a type that is only read": (MAGIC + block(2, b"dense") + block(3, b"qint8") + block(15, b"x"), "dtype 'qint8'"),
-    "unknown dtype": (MAGIC + block(2, b"dense"), "dtype ''"),
+    "no dtype": (MAGIC + block(2, b"dense"), "dtype ''"),
     "too few data": (MAGIC + dense(1, shape=[2]), "takes 2 bytes"),
     "too many data": (MAGIC + dense(1, 2, shape=[1]), "takes 1 bytes"),
     "no data": (MAGIC + block(2, b"dense") + block(3, b"int8"), "takes 1 bytes"),
