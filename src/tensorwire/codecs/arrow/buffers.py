@@ -51,6 +51,13 @@ class Buffers:
         self._place(chunk, buffer, start, stop, len(inflated))
         return inflated[start:stop]
 
+    def read_bits(self, chunk: Chunk, buffer: int, start: int, stop: int) -> Array:
+        """Returns the bits from `start` to `stop` of a buffer as bools."""
+        packed = self.read(chunk, buffer, start // 8, (stop + 7) // 8)
+        count = start % 8 + stop - start
+        bits = np.unpackbits(np.frombuffer(packed, np.uint8), count=count, bitorder="little")
+        return bits[start % 8 :].view(np.bool_)
+
     def locate(self, chunk: Chunk, buffer: int, start: int, stop: int) -> memoryview | int:
         """Returns these bytes, or their offset if `fill` can read them into an array."""
         if chunk.batch.codec < 0 and hasattr(self.source, "read_into"):

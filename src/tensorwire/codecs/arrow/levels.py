@@ -107,10 +107,7 @@ class Level:
         """Returns a mask of the rows of one batch that are not null."""
         if not chunk.batch.nodes[self.node][1]:
             return np.ones(stop - start, np.bool_)
-        packed = self.file.data.read(chunk, self.place(chunk), start // 8, (stop + 7) // 8)
-        count = start % 8 + stop - start
-        bits = np.unpackbits(np.frombuffer(packed, np.uint8), count=count, bitorder="little")
-        return bits[start % 8 :].view(np.bool_)
+        return self.file.data.read_bits(chunk, self.place(chunk), start, stop)
 
     def present(self, low: int, high: int) -> Array | None:
         """Returns a mask of the rows that are not null, nor inside a struct that is null."""

@@ -81,11 +81,11 @@ def _trees(file: IpcFile, chunks: list[Chunk]) -> list[Tree]:
 
 def flags(table_columns: dict[str, SpecParts]) -> dict[str, SpecParts]:
     """Returns the NAME/present columns."""
-    return {name: (node, parts) for name, (node, parts) in table_columns.items() if _is_flag(parts)}
-
-
-def _is_flag(parts: list[Any]) -> bool:
-    return len(parts) == 1 and isinstance(parts[0], Presence)
+    return {
+        name: (node, parts)
+        for name, (node, parts) in table_columns.items()
+        if len(parts) == 1 and isinstance(parts[0], Presence)
+    }
 
 
 def _columns(trees: list[Tree], copy: bool | None) -> dict[str, SpecParts]:

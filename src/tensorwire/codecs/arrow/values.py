@@ -107,26 +107,25 @@ class Bits(_Reader):
         self._need_copy("Arrow stores bools as bits")
         unpacked = [np.empty(0, np.bool_)]
         for chunk, start, stop in self._level.pieces(low, high):
-            packed = self._level.file.data.read(
-                chunk, self._level.place(chunk) + 1, start // 8, (stop + 7) // 8
-            )
-            bits = np.unpackbits(
-                np.frombuffer(packed, np.uint8), count=start % 8 + stop - start, bitorder="little"
-            )
-            unpacked.append(bits[start % 8 :].view(np.bool_))
+            buffer = self._level.place(chunk) + 1
+            unpacked.append(self._level.file.data.read_bits(chunk, buffer, start, stop))
         return self._finish(
             unpacked[1] if len(unpacked) == 2 else np.concatenate(unpacked)
         ).reshape(shape)
 
 
-class Words(_Reader):
-    """Reads strings with offsets of 32 or 64 bits."""
+class _StringReader(_Reader):
+    """The base of string readers."""
 
     dtype = "bytes"
 
     def __init__(self, level: Level, copy: bool | None) -> None:
         super().__init__(level, copy)
         self._text = level.field.kind in TEXT
+
+
+class Words(_StringReader):
+    """Reads strings with offsets of 32 or 64 bits."""
 
     def take(self, low: int, high: int, shape: tuple[int, ...]) -> Strings:
         pieces = list(self._level.pieces(low, high))
@@ -165,14 +164,8 @@ class Words(_Reader):
         return memory.dense(view, 0, np.dtype(np.uint8), (high - low,), self._copy), offsets
 
 
-class Views(_Reader):
+class Views(_StringReader):
     """Reads string views: 16 bytes that hold a short string, or refer to one of many buffers."""
-
-    dtype = "bytes"
-
-    def __init__(self, level: Level, copy: bool | None) -> None:
-        super().__init__(level, copy)
-        self._text = level.field.kind in TEXT
 
     def take(self, low: int, high: int, shape: tuple[int, ...]) -> Strings:
         self._need_copy("string views are in many places")
