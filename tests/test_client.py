@@ -155,7 +155,7 @@ def test_rows_columns_and_the_forms():
     assert sent(mock) == {"instances": [{"a": 1, "b": 3}, {"a": 2, "b": 4}]}
     one.predict({"a": [1, 2], "b": [3, 4]})
     assert sent(mock) == {"inputs": {"a": [1, 2], "b": [3, 4]}}
-    with pytest.raises(tw.EncodeError, match=r"unknown layout 'row'.*did you mean 'rows'"):
+    with pytest.raises(tw.UsageError, match=r"unknown layout 'row'.*did you mean 'rows'"):
         one.predict({"a": [1], "b": [2]}, layout="row")
 
 
@@ -308,7 +308,7 @@ def test_a_body_of_your_own():
     assert one.send(b'{"instances": [[1, 2]]}')["y"].tolist() == [3]
     with pytest.raises(tw.ModelError, match="400"):
         one.send(b'{"instances": [[1, "2"]]}')
-    with pytest.raises(tw.EncodeError, match="by REST"):
+    with pytest.raises(tw.UsageError, match="by REST"):
         client("grpc", mock).send(b"{}")
 
 
@@ -467,7 +467,7 @@ def test_a_large_answer_about_a_model_is_refused_before_it_becomes_python():
 )
 def test_wrong_arguments_say_what_is_wrong(url, options, why):
     for kind in (Client, AsyncClient):
-        with pytest.raises(tw.EncodeError, match=why):
+        with pytest.raises(tw.UsageError, match=why):
             kind(url, transport=MockTransport.answers([]), **options)
 
 

@@ -577,7 +577,7 @@ class TestRepair:
         (tmp_path / "link").symlink_to("f")
         os.link(tmp_path / "f", tmp_path / "hard")
         for target in ("f", "link", "hard"):
-            with pytest.raises(tw.EncodeError, match="pass another target") as caught:
+            with pytest.raises(tw.UsageError, match="pass another target") as caught:
                 repair(tmp_path / "f", tmp_path / target)
             assert caught.value.path == str(tmp_path / "f")
         with pytest.raises(FileNotFoundError):

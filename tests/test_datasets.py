@@ -192,7 +192,7 @@ class TestThereAndBack:
         for name, options in {
             "a.parquet.gz": {}, "a.npz.zst": {}, "a.tfrecord": {"to": "parquet"}, "a.tfrecord.gz": {"compression": "zstd"}
         }.items():  # fmt: skip
-            with pytest.raises(tw.EncodeError, match="the name "):
+            with pytest.raises(tw.UsageError, match="the name "):
                 datasets.convert(source, tmp_path / name, workers=0, **options)
             assert not (tmp_path / name).exists()
 
@@ -567,7 +567,7 @@ class TestChoice:
 
     @pytest.mark.parametrize("what", ["quantize", "cast"])
     def test_what_holds_for_a_column_names_it(self, source, tmp_path, what):
-        with pytest.raises(tw.EncodeError, match=f"{what}={{'x': 'int8'}}"):
+        with pytest.raises(tw.UsageError, match=f"{what}={{'x': 'int8'}}"):
             tw.convert(source, tmp_path / "a", "tfrecord", **{what: "int8"})
 
     @pytest.mark.parametrize(
@@ -942,7 +942,7 @@ class TestResume:
             ("out", f"{tmp_path}/out/../out/"),
         ):
             for shards in (6, 2):
-                with pytest.raises(tw.EncodeError, match="over its own sources"):
+                with pytest.raises(tw.UsageError, match="over its own sources"):
                     datasets.convert(
                         src,
                         dst,

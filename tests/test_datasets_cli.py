@@ -122,7 +122,7 @@ def test_the_works_of_dataset(say, folder):
 
 
 def test_shares_below_one(say, folder):
-    say("dataset split 'train-*.tfrecord' cut --shares a=0.8,b=0.1 --workers 0", 1)
+    say("dataset split 'train-*.tfrecord' cut --shares a=0.8,b=0.1 --workers 0", 2)
     assert not (folder / "cut").exists()
     say("dataset split 'train-*.tfrecord' cut --shares a=0.8,b=0.1 --drop-rest --workers 0")
     assert 0 < len(records(f"{folder}/cut/*.tfrecord")) < 600
@@ -206,12 +206,12 @@ def test_one_file_of_what_its_name_says(folder, say):
     ).read_bytes()[:2] == b"\x1f\x8b"
     assert records(folder / "mixed.tfrecord.gz") == records(f"{folder}/train-*.tfrecord")
     assert "the name of the target says tfrecord" in say(
-        "convert 'train-*.tfrecord' some.tfrecord --to parquet", 1
+        "convert 'train-*.tfrecord' some.tfrecord --to parquet", 2
     )
 
 
 def test_errors_name_options_and_not_arguments(folder, say):
-    said = say("convert 'train-*.tfrecord' some.parquet --to tfrecord", 1)
+    said = say("convert 'train-*.tfrecord' some.parquet --to tfrecord", 2)
     assert "--to says tfrecord" in said and "pass --shards to write a folder" in said
     say("convert 'train-*.tfrecord' there.jsonl")
     assert said.startswith("tensorwire convert: ") and "; --overwrite replaces it" in say(

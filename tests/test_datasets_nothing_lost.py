@@ -69,7 +69,7 @@ class TestPlaces:
         assert not Path("file:").exists()
         again = tw.convert("a.tfrecord", "out", to="jsonl", workers=0)
         assert again.written == 0
-        with pytest.raises(tw.EncodeError, match="over its own sources"):
+        with pytest.raises(tw.UsageError, match="over its own sources"):
             tw.convert(
                 "out",
                 f"file://{tmp_path}/out",
@@ -136,7 +136,7 @@ class TestPlaces:
 
     @pytest.mark.parametrize("name", ["../evil", "_x", "", "a/b", ".x"])
     def test_names_of_shards(self, name):
-        with pytest.raises(tw.EncodeError, match="invalid shard name"):
+        with pytest.raises(tw.UsageError, match="invalid shard name"):
             datasets.convert(numbers(), "out", "jsonl", name=name, workers=0)
         assert not Path("out").exists()
 
@@ -160,7 +160,7 @@ class TestPlaces:
 
 class TestChoice:
     def test_a_split_is_not_shuffled(self):
-        with pytest.raises(tw.EncodeError, match="cannot be shuffled"):
+        with pytest.raises(tw.UsageError, match="cannot be shuffled"):
             datasets.split(numbers(100), "out", {"a": 0.5, "b": 0.5}, shuffle=1, workers=0)
 
     @pytest.mark.parametrize("shards", [1, 2, 7, None])
@@ -179,17 +179,17 @@ class TestChoice:
             datasets.convert,
             lambda *args, **options: datasets.sample(*args[:2], 0.5, **options),
         ):
-            with pytest.raises(tw.EncodeError, match="at least 1"):
+            with pytest.raises(tw.UsageError, match="at least 1"):
                 do(numbers(10, 4), "out", "jsonl", shards=shards, workers=0)
 
     def test_shares(self):
-        with pytest.raises(tw.EncodeError):
+        with pytest.raises(tw.UsageError):
             datasets.split(numbers(), "out", {"a": float("nan")}, workers=0)
 
     @pytest.mark.parametrize("shares", [{"a": 0.8, "b": 0.1}, {"a": 0.5}, {"a": 0.7, "b": 0.2999}])
     def test_shares_below_one_need_drop_rest(self, shares):
         source = numbers(1000)
-        with pytest.raises(tw.EncodeError):
+        with pytest.raises(tw.UsageError):
             datasets.split(source, "out", shares, workers=0)
         assert not Path("out").exists()
         report = datasets.split(source, "out", shares, drop_rest=True, workers=0)
@@ -219,7 +219,7 @@ class TestChoice:
         parquet("a.parquet", {"x": [1, 2]})
         for options in ({"cast": {"X": "float32"}}, {"columns": ["X"]}, {"where": "X > 1"}):
             with pytest.raises(
-                (tw.SchemaError, tw.EncodeError), match=r"unknown column|no column 'X'"
+                (tw.SchemaError, tw.UsageError), match=r"unknown column|no column 'X'"
             ):
                 tw.convert("a.parquet", "out", to="arrow", workers=0, **options)
         with pytest.raises(tw.SchemaError, match="nope"):
@@ -438,7 +438,7 @@ class TestWhatIsThere:
     @pytest.mark.cloud
     def test_an_object_is_not_converted_to_itself(self):
         tw.write_examples("memory://lost/a.tfrecord", {"x": np.arange(9)})
-        with pytest.raises(tw.EncodeError, match="to itself"):
+        with pytest.raises(tw.UsageError, match="to itself"):
             tw.convert(
                 "memory://lost/a.tfrecord",
                 "memory://lost/a.tfrecord",
@@ -537,7 +537,7 @@ with Manifest("out").locked():
 
     @pytest.mark.ray
     def test_ray_that_cannot_work(self):
-        with pytest.raises(tw.EncodeError, match="at least 1 with Ray"):
+        with pytest.raises(tw.UsageError, match="at least 1 with Ray"):
             tw.convert(numbers(), "out", to="jsonl", engine="ray", workers=0)
         for address in ("127.0.0.1:1", "ray://127.0.0.1:1"):
             with pytest.raises(
@@ -551,8 +551,8 @@ with Manifest("out").locked():
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("--to parquet --shards 0", "one file at least"), ("--to parquet --where label==", "syntax error at character"),
-        ("", "--to says which format"), ("--to parquet --cast x", "no NAME=D"), ("--to parquet --cast x=foo", "foo"),
+        ("--to parquet --shards 0", "--shards must be at least 1"), ("--to parquet --where label==", "syntax error at character"),
+        ("", "cannot tell the format from the name"), ("--to parquet --cast x", "expected NAME=D"), ("--to parquet --cast x=foo", "foo"),
     ],
 )  # fmt: skip
 def test_words_that_cannot_be_meant(line, complaint):

@@ -270,7 +270,7 @@ def test_links_to_shards_are_sources_too(tmp_path):
     (tmp_path / "links").mkdir()
     for number, name in enumerate(before):
         (tmp_path / "links" / f"in-{number}.tfrecord").symlink_to(tmp_path / "target" / name)
-    with pytest.raises(tw.EncodeError):
+    with pytest.raises(tw.UsageError):
         tw.convert(
             f"{tmp_path}/links/*.tfrecord",
             tmp_path / "target",

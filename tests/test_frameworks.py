@@ -130,7 +130,7 @@ def test_other_objects_are_refused_clearly():
         tw.tensor(Odd())
     with pytest.raises(tw.UsageError, match="did you mean 'tensorflow'"):
         tw.to(np.zeros(1), "tensorflwo")
-    with pytest.raises(tw.EncodeError, match="no devices"):
+    with pytest.raises(tw.UsageError, match="no devices"):
         tw.to(np.zeros(1), "numpy", device="cpu:0")
 
 

@@ -368,7 +368,7 @@ class TestRefused:
         assert np.array_equal(cast.astype(np.float64), values.astype(np.float64), equal_nan=True)
 
     def test_no_devices(self, pa):
-        with pytest.raises(tw.EncodeError, match="Arrow has no devices"):
+        with pytest.raises(tw.UsageError, match="Arrow has no devices"):
             tw.to(np.zeros(1), "arrow", device="cpu")
         assert frameworks.about(pa.array([1])) == {"device": "cpu"}
 

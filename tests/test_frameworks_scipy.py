@@ -152,6 +152,6 @@ class TestOut:
             tw.to(tensor, "scipy")
 
     def test_no_devices(self, sparse):
-        with pytest.raises(tw.EncodeError, match="SciPy has no devices"):
+        with pytest.raises(tw.UsageError, match="SciPy has no devices"):
             tw.to(np.zeros(1), "scipy", device="cpu")
         assert frameworks.about(sparse.coo_array((2, 2))) == {"device": "cpu"}

@@ -93,7 +93,7 @@ class TestSparse:
             tw.io.parse_sparse(lying)
         with pytest.raises(tw.EncodeError, match="hybrid"):
             tw.io.serialize_sparse(tw.Sparse([[0]], np.zeros((1, 2)), (1, 2)))
-        with pytest.raises(tw.EncodeError, match="variants"):
+        with pytest.raises(tw.UsageError, match="variants"):
             tw.io.serialize_sparse(SPARSE, out_type="variant")
         with pytest.raises(tw.EncodeError, match="sparse tensor"):
             tw.io.serialize_sparse(np.zeros(3))

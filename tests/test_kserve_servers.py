@@ -279,7 +279,7 @@ class TestVersions:
 
     def test_tensorflow_serving_has_numbers(self):
         for version in ("v1", "3", "", True, -1):
-            with pytest.raises(tw.EncodeError):
+            with pytest.raises(tw.UsageError):
                 Client("http://127.0.0.1:1", model="m", version=version)
 
 

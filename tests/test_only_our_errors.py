@@ -67,14 +67,14 @@ def test_tensor_metadata_that_is_not_text(texts):
 
 @pytest.mark.parametrize("url", ["http://[::1", "grpc://[::1", "http://127.0.0.1:99999"])
 def test_urls_that_are_none(url):
-    with pytest.raises(tw.EncodeError):
+    with pytest.raises(tw.UsageError):
         tw.serving.Client(url, model="m")
 
 
 @pytest.mark.parametrize("names", [{"model": "a\ud800"}, {"model": "m", "label": "\udfff"}])
 @pytest.mark.parametrize("scheme", ["http", "grpc"])
 def test_names_that_are_not_text(scheme, names):
-    with pytest.raises(tw.EncodeError):
+    with pytest.raises(tw.UsageError):
         tw.serving.Client(f"{scheme}://127.0.0.1:1", **names)
 
 

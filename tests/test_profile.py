@@ -822,7 +822,7 @@ def test_command_takes_the_first_records_as_columns(tmp_path):
     found = run(path, *QUICK, text=True)
     assert (
         found.returncode == 0
-        and found.stdout.startswith("the first 1,024 records")
+        and found.stdout.startswith("columns of the first records (at most 1,024):")
         and "dict of 2 tensors" in found.stdout
     )
     assert (

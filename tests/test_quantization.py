@@ -505,7 +505,7 @@ class TestRefused:
         x = np.ones(3, np.float32)
         with pytest.raises(tw.EncodeError, match="did you mean 'int8'"):
             qz.quantize(x, "int88")
-        with pytest.raises(tw.EncodeError, match="did you mean 'clip'"):
+        with pytest.raises(tw.UsageError, match="did you mean 'clip'"):
             qz.quantize(x, "int8", nonfinite="clips")
         with pytest.raises(tw.EncodeError, match=r"axis 1 is out of range for shape \(3,\)"):
             qz.quantize(x, "int8", 1)

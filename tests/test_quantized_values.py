@@ -106,7 +106,7 @@ def test_a_scheme_for_each_name():
     assert [tensor.quantized for tensor in tw.inspect(blob).tensors] == ["int8", "float16", None]
     assert tw.equal(tw.loads(blob)["d"], X)
     with pytest.raises(
-        tw.EncodeError, match=r"'e', but no tensor of floats has that path; known: a, d"
+        tw.UsageError, match=r"'e', but no tensor of floats has that path; known: a, d"
     ):
         tw.dumps({"a": X, "d": X}, quantize={"e": "int8"})
 

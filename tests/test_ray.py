@@ -382,7 +382,7 @@ def test_faults(ray, tmp_path):
     with pytest.raises(Exception, match=r"d\.tfrecord.*byte"):
         twr.read_examples(path).take_all()
     assert 990 < twr.read_examples(path, on_corrupt="skip").count() < 1000
-    with pytest.raises(tw.EncodeError, match="at least 1"):
+    with pytest.raises(tw.UsageError, match="at least 1"):
         twr.write_examples(None, path, shards=0)
     with pytest.raises(Exception, match="float64"):
         twr.write_examples(ray.data.from_items([{"a": 0.1}]), str(tmp_path / "g.tfrecord"))
@@ -454,7 +454,7 @@ def test_options_of_tasks(ray, files, tmp_path):
     ):
         engine._check_room()
     engine._embedded = True  # as without a cluster of one's own, where nobody will come
-    with pytest.raises(tw.EncodeError, match="64 of CPU"):
+    with pytest.raises(tw.EncodeError, match="requires 64 CPU"):
         next(engine.run(ConversionSpec("tfrecord", "jsonl"), iter([])))
 
 

@@ -132,9 +132,9 @@ def test_shards_are_named_and_found(tmp_path):
         list(tw.RecordReader(tmp_path / "nothing"))
     with pytest.raises(IsADirectoryError):
         list(tw.RecordReader(tmp_path))
-    with pytest.raises(tw.EncodeError, match="list of files is empty"):
+    with pytest.raises(tw.UsageError, match="list of files is empty"):
         tw.RecordReader([])
-    with pytest.raises(tw.EncodeError, match="a path, a pattern or a list"):
+    with pytest.raises((tw.EncodeError, tw.UsageError), match="a path, a pattern or a list"):
         tw.RecordReader(b"bytes")
 
 
@@ -210,13 +210,13 @@ def test_append_refuses_what_it_would_spoil(tmp_path):
     with pytest.raises(tw.EncodeError, match="cannot be appended to"):
         tw.RecordWriter(path, mode="a")
     write(path)
-    with pytest.raises(tw.EncodeError, match="not compressed"):
+    with pytest.raises(tw.UsageError, match="not compressed"):
         tw.RecordWriter(path, mode="a", compression="gzip")
     with tw.RecordWriter(tmp_path / "new", mode="a", compression="gzip") as writer:
         writer.write(b"1")
     assert gzip.decompress((tmp_path / "new").read_bytes()) == kernels.frame(b"1")
     for wrong in ({"mode": "x"}, {"shards": 0}):
-        with pytest.raises(tw.EncodeError):
+        with pytest.raises((tw.EncodeError, tw.UsageError)):
             tw.RecordWriter(path, **wrong)
     with pytest.raises(TypeError):
         tw.RecordWriter(path).write("text")
@@ -329,7 +329,7 @@ def test_skip_says_what_was_lost(tmp_path):
     assert (caught.value.record, caught.value.offset) == (1, 19)
     with pytest.raises(TypeError, match="has no length"):
         reader.shuffle(1)
-    with pytest.raises(tw.EncodeError, match="on_corrupt"):
+    with pytest.raises(tw.UsageError, match="on_corrupt"):
         tw.RecordReader(path, on_corrupt="ignore")
     assert not tw.verify(path) and tw.verify(path).records == 2 and len(tw.verify(path).gaps) == 1
 
@@ -373,7 +373,7 @@ def test_shuffle_and_shard(tmp_path, compression):
         shuffled = [list(reader.shuffle(3).shard(i, count)) for i in range(count)]
         assert sorted(record for share in shuffled for record in share) == sorted(records)
     assert reader.shard(1, 3).paths == files[1:2]
-    with pytest.raises(tw.EncodeError, match="invalid shard 3 of 3"):
+    with pytest.raises(tw.UsageError, match="invalid shard 3 of 3"):
         reader.shard(3, 3)
     reader.close()
 
@@ -477,9 +477,9 @@ def test_mapped_files(tmp_path):
         list(tw.RecordReader(path, mmap=True).blocks())
     assert caught.value.path == path and caught.value.record == 2
     assert list(tw.RecordReader(write(path, []), mmap=True)) == []
-    with pytest.raises(tw.EncodeError, match="needs an uncompressed file"):
+    with pytest.raises(tw.UsageError, match="needs an uncompressed file"):
         list(tw.RecordReader(write(path, compression="gzip"), mmap=True).blocks())
-    with pytest.raises(tw.EncodeError, match="cannot be combined"):
+    with pytest.raises((tw.EncodeError, tw.UsageError), match="cannot be combined"):
         tw.RecordReader(path, mmap=True, follow=True)
 
 
@@ -510,7 +510,7 @@ def test_follow_waits_for_more(tmp_path):
     thread.join(10)
     writer.discard()
     assert seen == [b"%d" % i for i in range(6)]
-    with pytest.raises(tw.EncodeError, match="a single file"):
+    with pytest.raises(tw.UsageError, match="a single file"):
         tw.RecordReader([path, path], follow=True)
 
 
@@ -550,13 +550,14 @@ class TestTheNameSaysTheCompression:
             b"one",
             b"two",
         ]
-        with pytest.raises(tw.EncodeError, match="compression='gzip' does not match the file"):
+        with pytest.raises(tw.UsageError, match="compression='gzip' does not match the file"):
             tw.RecordWriter(path, mode="a", compression="gzip")
         path.write_bytes(b"")
         with tw.RecordWriter(path, mode="a") as writer:
             writer.write(b"three")
         with pytest.raises(
-            tw.EncodeError, match="compression='' does not match the file, which is gzip"
+            (tw.EncodeError, tw.UsageError),
+            match="compression='' does not match the file, which is gzip",
         ):
             tw.RecordWriter(path, mode="a", compression="")
 

@@ -22,11 +22,11 @@ from bad_server import authority, reset
 import tensorwire as tw
 from tensorwire import (
     DeadlineError,
-    EncodeError,
     LimitError,
     Limits,
     MissingDependencyError,
     TransportError,
+    UsageError,
 )
 from tensorwire.serving.rpc import messages as rpc
 from tensorwire.serving.rpc.messages import ModelSpec
@@ -775,7 +775,7 @@ def test_older_versions_unpack_nothing():
 )
 def test_addresses_that_are_none(url, words):
     for kind in (RpcTransport, AsyncRpcTransport):
-        with pytest.raises(EncodeError, match=words):
+        with pytest.raises(UsageError, match=words):
             kind(url)
 
 
@@ -790,14 +790,14 @@ def test_names_of_hosts_are_nothing_else():
 
 
 def test_options_that_do_not_fit():
-    with pytest.raises(EncodeError, match="did you mean 'gzip'"):
+    with pytest.raises(UsageError, match="did you mean 'gzip'"):
         RpcTransport("grpc://127.0.0.1:1", compression="gzp")
-    with pytest.raises(EncodeError, match="grpcs"):
+    with pytest.raises(UsageError, match="grpcs"):
         RpcTransport("grpc://127.0.0.1:1", certificates=b"")
     for headers in ({"no spaces": "x"}, {"grpc-timeout": "1"}, {"x": "line\nbreak"}, {"x": "é"}):
         with (
             RpcTransport("grpc://127.0.0.1:1", headers=headers) as transport,
-            pytest.raises(EncodeError, match="header"),
+            pytest.raises(UsageError, match="header"),
         ):
             transport.send(HELLO, Deadline.after(1))
 

@@ -89,9 +89,9 @@ class TestListOfTensors:
         Here it cannot.
         """
         parts = [tw.io.serialize_tensor(tensor) for tensor in self.tensors()]
-        with pytest.raises(tw.DecodeError, match="joined"):
+        with pytest.raises(tw.DecodeError, match="concatenated"):
             tw.loads(b"".join(parts))
-        with pytest.raises(tw.DecodeError, match="joined"):
+        with pytest.raises(tw.DecodeError, match="concatenated"):
             tw.io.parse_tensor(parts[0] + parts[0], "float64")
 
     @pytest.mark.tensorflow
@@ -216,7 +216,7 @@ class TestTensorInAnExample:
             )
         assert tw.equal(next(iter(tw.read_examples(path, raw)))["tensor"], self.tensor[None])
         with pytest.raises(
-            tw.SchemaError, match="expected 32 bytes for float64 of shape .* got 16"
+            tw.SchemaError, match=r"expected 32 bytes for float64 of shape .* got 16"
         ):
             list(
                 tw.read_examples(

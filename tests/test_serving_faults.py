@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from bad_server import BODY, CHUNKED, GOOD, MODES, BadServer, Mode, sized, wait_for_end
 
-from tensorwire import DeadlineError, EncodeError, Limits, TransportError
+from tensorwire import DeadlineError, Limits, TransportError, UsageError
 from tensorwire.serving import AsyncClient, Client
 from tensorwire.serving.transports import Call, ConnectError, Deadline, addresses, connections
 from tensorwire.serving.transports.http_async import AsyncHttpTransport
@@ -185,7 +185,7 @@ def test_a_connection_is_used_again(make):
             assert bytes(transport.send(GET, Deadline.after(PATIENT)).body) == BODY
         transport.close()
         assert (server.connections, server.requests) == (1, 20)
-        with pytest.raises(EncodeError, match="closed"):
+        with pytest.raises(UsageError, match="closed"):
             transport.send(GET, Deadline.after(PATIENT))
 
 
@@ -319,9 +319,9 @@ def test_the_clients_have_the_option():
     for kind in (Client, AsyncClient):
         kind("http://127.0.0.1:1", model="m", connections=1)
         for wrong in (0, -1, True, "4", 1.5):
-            with pytest.raises(EncodeError):
+            with pytest.raises(UsageError):
                 kind("http://127.0.0.1:1", model="m", connections=wrong)
-        with pytest.raises(EncodeError):
+        with pytest.raises(UsageError):
             kind("grpc://127.0.0.1:1", model="m", connections=4)
 
 
@@ -604,7 +604,7 @@ def test_proxy_that_does_not_help(make, answer, error, words):
 )
 def test_urls_that_are_none(url, words):
     for kind in (HttpTransport, AsyncHttpTransport):
-        with pytest.raises(EncodeError, match=words) as caught:
+        with pytest.raises(UsageError, match=words) as caught:
             kind(url)
         assert "secret" not in str(caught.value)
 
@@ -624,9 +624,9 @@ def test_urls_that_are_none(url, words):
     ],
 )
 def test_headers_that_cannot_be_sent(make, headers):
-    with pytest.raises(EncodeError):
+    with pytest.raises(UsageError):
         make("http://127.0.0.1:1", headers=headers)
-    with pytest.raises(EncodeError):
+    with pytest.raises(UsageError):
         make("http://127.0.0.1:1").send(Call("GET", "/", headers=headers), Deadline.after(1))
 
 
@@ -641,12 +641,12 @@ def test_headers_that_cannot_be_sent(make, headers):
     ],
 )
 def test_targets_that_cannot_be_sent(make, call):
-    with pytest.raises(EncodeError, match="percent-encoded"):
+    with pytest.raises(UsageError, match="percent-encoded"):
         make("http://127.0.0.1:1").send(call, Deadline.after(1))
 
 
 def test_proxies_that_are_none():
     for proxy in ("https://u:secret@host:1", "socks5://host:1", "host:1"):
-        with pytest.raises(EncodeError, match="a proxy URL is http://host:port") as caught:
+        with pytest.raises(UsageError, match="a proxy URL is http://host:port") as caught:
             HttpTransport("http://host", proxy=proxy)
         assert "secret" not in str(caught.value)

@@ -461,7 +461,7 @@ def test_hostile_files_are_said(tab):
                 tab.settled()
                 assert "Traceback" not in tab.text()
     tab.show(f"#{tab.file('cut.safetensors')}")
-    tab.wait("the tensors take 800 bytes", ".fault")
+    tab.wait("the tensors need 800 bytes", ".fault")
     tab.shot("hostile-file")
     tab.tensor("predictions.safetensors", "attention")
 

@@ -178,7 +178,7 @@ class UsageError(TensorwireError, ValueError, TypeError):
     >>> import tensorwire as tw
     >>> tw.loads("weights.npy")
     Traceback (most recent call last):
-    tensorwire._errors.UsageError: ...; a file is read by tw.load(path)
+    tensorwire._errors.UsageError: ...; for a file use tw.load(path)
     """
 
 

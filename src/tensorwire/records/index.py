@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from .. import storage
-from .._errors import EncodeError, TensorwireError, TransportError
+from .._errors import TensorwireError, TransportError, UsageError
 from .._limits import DEFAULT, Limits
 from ..core import memory
 from ..storage import files
@@ -247,8 +247,8 @@ def save(index: Index) -> bool:
             storage.write_bytes(place, kernels.join(parts))
         else:
             files.replace(place, parts, durable=False)
-    # EncodeError: a web server cannot be written to.
-    except (OSError, EncodeError, TransportError):
+    # UsageError: a web server cannot be written to.
+    except (OSError, TransportError, UsageError):
         return False
     return True
 

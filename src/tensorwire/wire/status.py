@@ -70,7 +70,13 @@ PROBLEMS = {
     WRONG_SIZE: "the size of a tensor does not match its shape and dtype",
 }
 
+
+class OutOfRange(DecodeError):
+    """A number does not fit the dtype that it is read as."""
+
+
 _KINDS = {
+    OUT_OF_RANGE: OutOfRange,
     TRUNCATED: TruncatedError,
     BAD_LENGTH_CRC: ChecksumError,
     BAD_DATA_CRC: ChecksumError,

@@ -24,7 +24,7 @@ from ...core import dtypes
 from ...core.memory import Buffer
 from ...core.tensors import Array, Strings
 from ...wire import json as jsontext
-from ...wire.status import OUT_OF_RANGE, PROBLEMS
+from ...wire.status import OutOfRange
 from . import json_strings
 
 DTYPES = (
@@ -143,10 +143,10 @@ class RequestText(Tokens):
             return self._numbers(start, row)
         try:
             array, end = self._numbers(start, row)
-        except DecodeError as error:
+        except OutOfRange:
             # Serving reads a number out of the range of float32 as infinite, so it is read as
             # float64 and rounded.
-            if error.message != PROBLEMS[OUT_OF_RANGE] or dtype == "float64":
+            if dtype == "float64":
                 raise
             wide, end = self._numbers(start, dtypes.named("float64"))
             with np.errstate(over="ignore"):
@@ -178,11 +178,12 @@ class RequestText(Tokens):
             return self.tensor(start, "bool")
         try:
             return self.tensor(start, "int64")
-        except DecodeError as error:
-            if isinstance(error, LimitError):
-                raise
-            too_large = error.message == PROBLEMS[OUT_OF_RANGE]
-        return self.tensor(start, "uint64" if too_large else "float64")
+        except LimitError:
+            raise
+        except OutOfRange:
+            return self.tensor(start, "uint64")
+        except DecodeError:
+            return self.tensor(start, "float64")
 
     def is_object(self, offset: int) -> bool:
         """Return whether there is an object at the offset that is not a string in base64."""
