@@ -34,7 +34,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "torture.md"
 KEPT = ROOT / "build" / "torture"
-_EXAMPLES = re.compile(r"(\d+) passing examples?, (\d+) failing examples?")
+_EXAMPLES = re.compile(r"(\d+) passing(?: examples?)?, (\d+) failing")
 _RUNS = re.compile(r"^(\w+): (\d+) runs in \d+ s$", re.MULTILINE)
 
 
