@@ -41,7 +41,7 @@ class ExampleDataset(_data.IterableDataset[Any]):  # type: ignore[misc]
     that train together workers    threads per process that decode ahead schema, columns, drop_last,
     on_corrupt, compression, limits  as for `tw.read_examples`
 
-    Raises EncodeError for invalid arguments, and the errors of `tw.read_examples`.
+    Raises UsageError for invalid arguments, and the errors of `tw.read_examples`.
 
     >>> import tensorwire as tw
     >>> import os, tempfile

@@ -89,7 +89,7 @@ def convert(
     progress   called with the share that is done (0 to 1) and a `Progress`: shards, records/s,
                bytes/s, seconds left
 
-    Raises `EncodeError` for options that do not fit each other or the target format, `SchemaError`
+    Raises `UsageError` for options that do not fit each other or the target format, `SchemaError`
     for sources that do not have the columns asked for, `DecodeError` for damaged sources, and
     `FileExistsError` if `dst` has other files and `overwrite` is not set.
 

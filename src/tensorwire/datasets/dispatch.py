@@ -44,7 +44,7 @@ def convert(src: Any, dst: str | os.PathLike[str], to: str | None = None, **opti
     `tensorwire.datasets.tensor_files.convert` (docs/conversion.md), and the result is a
     `ConversionReport`.
 
-    Raises `EncodeError` for options that do not fit each other or the target format,
+    Raises `UsageError` for options that do not fit each other or the target format,
     `UnknownFormatError` if neither `to` nor the name of `dst` is a known format, and
     `FileExistsError` if `dst` exists and `overwrite` is not set.
 

@@ -18,7 +18,7 @@ _NUMBERS = {0: "", 1: "ZLIB", 2: "GZIP"}
 class TFRecordOptions:
     """Options for TFRecordWriter: the compression ("GZIP", "ZLIB", "SNAPPY" or "") and its level.
 
-    The other arguments tune zlib in TensorFlow; they are accepted and ignored. Raises EncodeError
+    The other arguments tune zlib in TensorFlow; they are accepted and ignored. Raises UsageError
     for an unknown compression.
 
     >>> import tensorwire as tw

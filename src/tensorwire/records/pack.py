@@ -67,7 +67,7 @@ class Options:
                 )
 
     def check(self, names: Set[str]) -> None:
-        """Raise EncodeError if an option names a column that does not exist."""
+        """Raise UsageError if an option names a column that does not exist."""
         for what, columns in (
             ("tensors", self.tensors),
             ("base64", self.base64),

@@ -47,7 +47,7 @@ class RecordReader:
     limits     the tw.Limits for untrusted files
 
     Iterating yields bytes. `len(reader)`, `reader[i]` and `reader[i:j]` count over all files.
-    Raises DecodeError for damaged files and EncodeError for invalid arguments.
+    Raises DecodeError for damaged files and UsageError for invalid arguments.
 
     >>> import tensorwire as tw
     >>> import os, tempfile

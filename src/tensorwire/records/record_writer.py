@@ -57,8 +57,8 @@ class RecordWriter:
     the file that is appended to
 
     In the modes "live" and "a", `flush()` makes all records so far visible and durable, so a crash
-    loses at most the records after it. Raises EncodeError for invalid arguments and for a file that
-    cannot be appended to, and UsageError for a record that is not bytes.
+    loses at most the records after it. Raises UsageError for invalid arguments and for a record that
+    is not bytes, and EncodeError for a file that cannot be appended to.
 
     >>> import tensorwire as tw
     >>> import os, tempfile

@@ -63,8 +63,8 @@ def export(
     the target and renamed, so a server that watches the directory never loads an incomplete model.
     `tf.saved_model.load(directory)` returns an object that can be called like the model.
 
-    Raises EncodeError if the model or an argument cannot be exported, and FileExistsError if the
-    target exists and `overwrite` is false.
+    Raises EncodeError if the model cannot be exported, UsageError for an invalid argument, and
+    FileExistsError if the target exists and `overwrite` is false.
 
     >>> import os, tempfile
     >>> import tensorwire as tw

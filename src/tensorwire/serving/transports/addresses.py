@@ -38,7 +38,7 @@ class Origin(NamedTuple):
 
     @classmethod
     def parse(cls, url: str, proxy: bool = False) -> Origin:
-        """Return the origin for a URL; raise EncodeError if it is not valid."""
+        """Return the origin for a URL; raise UsageError if it is not valid."""
         shown = re.sub(r"//[^/]*@", "//...@", url)
         if "...@" in shown and not proxy:
             raise UsageError(
