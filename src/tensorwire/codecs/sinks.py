@@ -12,7 +12,6 @@ checksums, are written later:
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Protocol
 
@@ -97,6 +96,9 @@ class FileSink:
 
     def hold(self, buffers: Iterable[Buffer]) -> tuple[Iterable[Buffer], int]:
         if self._spool is None:
+            # Few writers need it, and it would add a fifth to the time of `import tensorwire`.
+            import tempfile
+
             self._spool = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 (__exit__)
         start, crc = self._spool.tell(), 0
         for data in buffers:
