@@ -422,7 +422,7 @@ MISTAKES = [
     Mistake(
         "Shares below 1 in a split",
         'tw.datasets.split("r.tfrecord", "out", {"train": 0.5, "test": 0.3}, to="jsonl", seed=1)',
-        "Rows outside of the shares would be lost without a word.",
+        "The remaining rows would be lost silently.",
         'tw.datasets.split("r.tfrecord", "out", {"train": 0.5, "test": 0.5}, to="jsonl", seed=1)',
     ),
     Mistake(

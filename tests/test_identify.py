@@ -132,8 +132,6 @@ TABLE = {
 @pytest.fixture(params=TABLE, ids=list(TABLE))
 def row(request, tmp_path):
     make, *answer = TABLE[request.param]
-    if answer[1] in ("arrow", "parquet") or request.param == "a dataset":
-        pytest.importorskip("pyarrow")
     return str(make(tmp_path)), *answer
 
 

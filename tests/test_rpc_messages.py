@@ -491,8 +491,8 @@ def test_classes_in_odd_forms_say_the_same():
 
 ENTRY = block(1, b"y") + block(2, b"\x08\x06\x12\x04\x12\x02\x08\x01\x22\x01\x05")
 WRONG = {
-    "a tensor stands twice": (rpc.parse_predict_answer, block(1, ENTRY) * 2, "duplicate tensor"),
-    "a spec stands twice": (rpc.parse_predict_answer, block(2, b"") * 2, "twice"),
+    "a tensor twice": (rpc.parse_predict_answer, block(1, ENTRY) * 2, "duplicate tensor"),
+    "a spec twice": (rpc.parse_predict_answer, block(2, b"") * 2, "twice"),
     "a spec as a number": (rpc.parse_predict_answer, field(2, 0, varint(1)), "wire type"),
     "a tensor as a number": (rpc.parse_predict_answer, field(1, 0, varint(1)), "wire type"),
     "a group": (rpc.parse_predict_answer, b"\x1b\x1c", "wire type"),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .._errors import UsageError
+from .._errors import UsageError, choices
 from .._limits import Limits
 from ..api import summary
 from ..api.signatures import spelled
@@ -22,11 +23,6 @@ _OPTIONS = set(
     " workers".split()
 )
 """The options that only the conversion of a dataset has."""
-_TENSOR_OPTIONS = set(
-    "axis checksum dtype durable exclude include limits metadata per_tensor rename shard_size"
-    " threads".split()
-)
-"""The options that only the conversion of a tensor file has."""
 
 
 @spelled(signatures.convert)
@@ -63,13 +59,23 @@ def convert(src: Any, dst: str | os.PathLike[str], to: str | None = None, **opti
         with identify(src, options.get("format")) as source:
             if source.kind != "rows" or source.layout == "bytes":
                 return tensor_files.convert(src, dst, to, source=source, **options)
-    if names := sorted(_TENSOR_OPTIONS & set(options)):
+    _check_row_options(options)
+    return convert_dataset(src, dst, to, **options)
+
+
+def _check_row_options(options: Mapping[str, Any]) -> None:
+    """Raises UsageError for an option that the conversion of a dataset does not have."""
+    known = inspect.signature(convert_dataset).parameters
+    for name in options:
+        if name in known:
+            continue
+        if name not in inspect.signature(convert).parameters:
+            raise UsageError(f"unknown option {name!r}{choices(name, known)}")
         raise UsageError(
-            f"{names[0]}= converts tensors by name, but this call converts rows",
+            f"{name}= is an option for tensors by name, but this call converts rows",
             hint="tensorwire.datasets.convert has the options for rows, and"
             " tensorwire.datasets.tensor_files.convert those for the tensors of one file",
         )
-    return convert_dataset(src, dst, to, **options)
 
 
 @spelled(signatures.verify)
