@@ -36,7 +36,7 @@ $(MODULES):
 	touch $@
 
 # A real browser for the page of `tensorwire view`: the one that is there, else Debian's, where that may be installed.
-BROWSER = $(BIN)/python tests/test_view_browser.py
+BROWSER = PYTHONPATH=tests $(BIN)/python tests/end_to_end/test_view_browser.py
 .venv/browser: .venv/ready-tests
 	@$(BROWSER) >/dev/null 2>&1 || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
 	  { apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core >/dev/null 2>&1 || \

@@ -31,7 +31,7 @@ from tensorwire.records.batch import Batch
 from tensorwire.wire.crc import crc32c
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from cloud_servers import BUCKET, S3, s3_environment
+from support.cloud_servers import BUCKET, S3, s3_environment
 
 _DRIVER = """
 import sys

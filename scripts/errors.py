@@ -3,7 +3,7 @@
     .venv/bin/python scripts/errors.py --write
 
 Without --write the page goes to standard output. The messages are those that the code of
-tests/mistakes.py raises.
+tests/support/mistakes.py raises.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "errors.md"
 sys.path.insert(0, str(ROOT / "tests"))
 
-from mistakes import MISTAKES, CommandError, Mistake, prepare, run  # noqa: E402
-
 import tensorwire as tw  # noqa: E402
+from support.mistakes import MISTAKES, CommandError, Mistake, prepare, run  # noqa: E402
 
 # What an error of each class means, and what to do about it in general.
 KINDS: dict[type[Exception], str] = {

@@ -4,7 +4,7 @@
     .venv/bin/python scripts/golden.py --all     write every file again
 
 A golden file is written once and then kept, so that later releases prove that they still read it,
-and still write it byte for byte. tests/test_golden.py does both, and takes values and cases from
+and still write it byte for byte. tests/unit/codecs/test_golden.py does both, and takes values and cases from
 this module. The manifest has the SHA-256 of each file, the version of tensorwire that made it, and
 the values that a format refuses.
 """

@@ -4,16 +4,14 @@ quietly.
 
 import os
 import signal
-import sys
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-sys.path.insert(0, os.path.dirname(__file__))
+from support.tiers import PURE, TORTURE
 
-TORTURE = bool(os.environ.get("TENSORWIRE_TORTURE"))
-PURE = os.environ.get("TENSORWIRE_PURE", "0") not in ("", "0")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
 _common = {
     "deadline": None,
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -36,3 +34,17 @@ def tf():
     import tensorflow
 
     return tensorflow
+
+
+@pytest.fixture(scope="session")
+def pa():
+    import pyarrow
+
+    return pyarrow
+
+
+@pytest.fixture(scope="session")
+def pq():
+    import pyarrow.parquet
+
+    return pyarrow.parquet

@@ -1,6 +1,6 @@
 """Literal types for the names that options take, so that a type checker reports a misspelt one.
 
-tests/test_typing.py compares them with the tables that define the names.
+tests/typing/test_typing.py compares them with the tables that define the names.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""What several tests share: servers, files, messages and the running of commands."""
