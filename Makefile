@@ -5,9 +5,10 @@ NATIVE := CMakeLists.txt $(wildcard native/src/* native/bindings/*)
 # An editable install knows modules by name, so a moved one needs a new install; a changed one does not.
 MODULES := .venv/modules-$(shell find src -name '*.py' | sort | cksum | cut -d' ' -f1)
 
-.PHONY: demo test bench lint torture wheels clean
+.PHONY: demo check test bench lint torture wheels clean
 
 demo: .venv/ready ; $(BIN)/tensorwire demo
+check: .venv/ready-check ; scripts/check
 test: .venv/ready-tests .venv/node/ready .venv/browser .venv/shells ; scripts/test
 bench: .venv/ready-tests .venv/rivals/ready ; $(BIN)/python -m benchmarks && $(BIN)/python -m benchmarks.dataset_conversion
 lint: .venv/ready-tests ; scripts/lint
@@ -23,8 +24,13 @@ $(MODULES):
 	$(BIN)/pip install --quiet --editable .
 	touch $@
 
-.venv/ready-tests: .venv/ready pyproject.toml
+# pip 25.1 is the first that knows dependency groups.
+.venv/ready-check: .venv/ready pyproject.toml
 	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/pip install --quiet --group check
+	touch $@
+
+.venv/ready-tests: .venv/ready-check
 	$(BIN)/pip install --quiet --group test
 # Its own requirements ask for another package of TensorFlow than the one that is there.
 	$(BIN)/pip install --quiet --no-deps tensorflow-serving-api==2.21.0

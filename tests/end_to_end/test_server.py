@@ -13,7 +13,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
-import grpc
 import ml_dtypes
 import numpy as np
 import pytest
@@ -22,12 +21,15 @@ import tensorwire as tw
 from support import serving_models as models
 from support import serving_server as serving
 from support.serving_server import ask, get, post, raw
+from support.tiers import require
 from tensorwire.cli import main
 from tensorwire.serving import kserve, rest
 from tensorwire.serving.rpc import messages
 from tensorwire.serving.rpc.messages import ModelSpec
 from tensorwire.serving.server import Bounds, Server
 from tensorwire.serving.signature import Signature
+
+grpc = require("grpc")
 
 pytestmark = pytest.mark.tensorflow
 NAMES = ("ranker", "echo", "scale", "examples", "slow", "odd")

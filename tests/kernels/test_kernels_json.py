@@ -118,6 +118,7 @@ def test_kinds_are_the_dtypes():
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", range(len(KINDS)), ids=KINDS)
 def test_written_as_the_twin_writes_and_read_back(kind):
     """All bits of the small types."""

@@ -72,6 +72,7 @@ def test_every_public_function_has_types_and_an_example_that_runs():
             assert "return" in thing.__annotations__, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", modules())
 def test_docstring_examples(name, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # examples make folders, and leave them
@@ -97,6 +98,7 @@ def test_import_loads_no_framework():
     assert not [name for name in HEAVY if name in loaded]
 
 
+@pytest.mark.slow
 def test_work_loads_no_framework():
     code = """
 import sys, numpy as np, tensorwire as tw

@@ -58,6 +58,7 @@ def plain(value, **options):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", VALUES)
 def test_every_measurement_is_true_and_can_be_repeated(kind):
     value = VALUES[kind]
@@ -836,6 +837,7 @@ def test_command_takes_the_first_records_as_columns(tmp_path):
     assert found.returncode == 1 and "no records" in found.stderr
 
 
+@pytest.mark.slow
 def test_command_errors(file, tmp_path):
     for arguments, status, words in (
         ((tmp_path / "nothing",), 1, "nothing"),

@@ -49,6 +49,7 @@ def test_help_names_every_command_by_what_it_is_for():
     assert run("-h").stdout == found.stdout and run("--debug", "--help").stdout == found.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_of_a_command_has_what_all_have(name):
     found = run(name, "--help")
@@ -62,6 +63,7 @@ def test_help_of_a_command_has_what_all_have(name):
     assert max(map(len, found.stdout.split("examples:")[0].splitlines())) <= 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("view", "completion")])
 def test_every_command_that_prints_a_result_can_print_json(name):
     assert "  --json  " in run(name, "--help").stdout
@@ -71,6 +73,7 @@ def test_version():
     assert run("--version").stdout == f"tensorwire {tw.__version__}\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -129,6 +132,7 @@ def test_without_a_command():
     assert shown.stderr == run("--help").stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

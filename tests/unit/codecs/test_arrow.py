@@ -982,6 +982,7 @@ def control():
 
 
 class TestHostile:
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "name", ["table", "cells", "zstd", "lz4 stream", "pyarrow's", "pyarrow's stream"]
     )
@@ -1048,6 +1049,7 @@ class TestHostile:
         with pytest.raises(tw.DecodeError, match="have only one"):
             tw.loads(whole[:-8] + whole, "arrow")
 
+    @pytest.mark.slow
     def test_bombs_cost_little_memory(self):
         """Claims of gigabytes in a few bytes are refused, with at most 64 MB of extra memory."""
         found = subprocess.run(

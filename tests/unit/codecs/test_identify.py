@@ -176,6 +176,7 @@ def test_convert_agrees(row, tmp_path):
     assert tw.load(shard)["y"].sum() in (3, 6)
 
 
+@pytest.mark.slow
 def test_commands_agree(row):
     path, kind, format, layout, _ = row
     assert run("show", path).returncode == (0 if kind == "tensors" or (format == "tfrecord" and layout != "folder") else 1)  # fmt: skip

@@ -11,16 +11,18 @@ import time
 
 import ml_dtypes
 import numpy as np
-import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import tensorwire as tw
+from support.tiers import require
 from tensorwire.codecs.json import Json
 from tensorwire.storage import files
 from tensorwire.testing import check_codec
 from tensorwire.testing import strategies as tws
+
+orjson = require("orjson")
 
 
 def dumps(value, **options):
@@ -661,6 +663,7 @@ print(refused, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 
 """
 
 
+@pytest.mark.slow
 def test_bombs_cost_little_memory():
     refused, extra = map(
         int,

@@ -411,6 +411,7 @@ class TestHostile:
         with pytest.raises(tw.LimitError, match="expansion"):
             tw.open(stream.getvalue())
 
+    @pytest.mark.slow
     @pytest.mark.torture
     def test_flips_and_cuts(self, tmp_path, record_property):
         """HDF5 is a library of others: whatever it makes of damaged bytes, it is an answer or our
@@ -480,6 +481,7 @@ class TestChild:
     bytes.
     """
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("place", "read"), [(4016, tw.inspect), (4064, tw.loads)])
     def test_a_file_that_hangs_hdf5(self, place, read):
         blob = bytearray(hdf5(a=small_weights))
@@ -514,6 +516,7 @@ class TestChild:
             for descriptor in many:
                 os.close(descriptor)
 
+    @pytest.mark.slow
     def test_mutants(self):
         """A value or our error, and never a signal."""
         blob, rng = hdf5(a=chunked), random.Random(0)

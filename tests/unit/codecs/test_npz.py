@@ -759,6 +759,7 @@ class TestLimits:
         with pytest.raises(tw.LimitError, match="names"):
             tw.loads(blob, limits=tw.Limits(names=10))
 
+    @pytest.mark.slow
     def test_ratio(self):
         blob = tw.dumps({"a": np.zeros(1_000_000)}, "npz", compression="zlib", level=9)
         # not much, so it may
@@ -827,6 +828,7 @@ print(refused, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 
 """
 
 
+@pytest.mark.slow
 def test_bombs_cost_little_memory():
     code = BOMBS.format(tests=str(TESTS))
     refused, extra = map(
@@ -872,6 +874,7 @@ class Chunks(io.RawIOBase):
 
 
 class TestZip64:
+    @pytest.mark.slow
     def test_many_members(self):
         value = dict.fromkeys(map(str, range(65_536)), np.array(7, np.int32))
         blob = tw.dumps(value, "npz")

@@ -429,6 +429,7 @@ class TestHostile:
         with pytest.raises(tw.LimitError, match="names"):
             tw.loads(blob, limits=tw.Limits(names=5))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "options", ["compression='zstd'", "compression='snappy'", "compression='none'"]
     )
@@ -444,6 +445,7 @@ class TestHostile:
         record_property("cases", int(tried))
         assert tried > 1000 and slowest < 2 and extra < 100
 
+    @pytest.mark.slow
     def test_bombs_cost_little_memory(self):
         found = subprocess.run(
             [sys.executable, "-c", BOMBS], capture_output=True, text=True, cwd=TESTS

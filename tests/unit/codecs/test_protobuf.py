@@ -641,7 +641,7 @@ class TestLimits:
 
 BOMBS = """
 import resource, sys
-sys.path.insert(0, {tests!r})
+sys.path[:0] = {tests!r}, {tests!r} + '/unit/codecs'
 from test_protobuf import *
 from support.example_files import entry, example, ints
 tw.loads(dumps([1, np.zeros(1)])), tw.loads(tw.dumps({{"a": np.zeros((1, 1))}}, "example"), "example")
@@ -673,6 +673,7 @@ print(refused, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 
 """
 
 
+@pytest.mark.slow
 def test_bombs_cost_little_memory():
     """Claims that nothing stands behind, and very many parts of nothing, cost at most 64 MB of
     extra memory.

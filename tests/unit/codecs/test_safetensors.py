@@ -5,13 +5,15 @@ import json
 import ml_dtypes
 import numpy as np
 import pytest
-import safetensors
-import safetensors.numpy
 from hypothesis import given
 from hypothesis import strategies as st
 
 import tensorwire as tw
+from support.tiers import require
 from tensorwire.testing import strategies as tws
+
+safetensors = require("safetensors")
+require("safetensors.numpy")
 
 
 def header(blob):

@@ -2,12 +2,15 @@
 
 import numpy as np
 import pytest
-import safetensors.numpy
 from hypothesis import given
 from hypothesis import strategies as st
 
 import tensorwire as tw
+from support.tiers import require
 from tensorwire.testing import strategies as tws
+
+safetensors = require("safetensors")
+require("safetensors.numpy")
 
 SEALED = {
     "plain": {"a": np.arange(3), "b": np.zeros(2, np.float16)},

@@ -213,7 +213,8 @@ import resource, sys
 sys.path.insert(0, {tests!r})
 import tensorwire as tw
 from tensorwire.codecs.saved_model.signatures import signatures
-from support.saved_model_files import block, entry, graph, model, number, signature, tensor, text, varint
+from support.protos import block, varint
+from support.saved_model_files import entry, graph, model, number, signature, tensor, text
 signatures(model([]))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 bombs = [
@@ -233,6 +234,7 @@ print(refused, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 
 """
 
 
+@pytest.mark.slow
 @pytest.mark.large
 def test_bombs_cost_little_memory():
     """Beyond the 2 MB that the largest of them take themselves, and what is copied of them."""

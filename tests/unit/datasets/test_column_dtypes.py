@@ -6,13 +6,15 @@ import json
 
 import ml_dtypes
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import tensorwire as tw
+from support.tiers import require
 from tensorwire import datasets
 from tensorwire.core import dtypes
+
+pa = require("pyarrow")
+pq = require("pyarrow.parquet")
 
 pytestmark = pytest.mark.arrow
 DTYPES = [row.name for row in dtypes.TABLE if not row.reading_only]

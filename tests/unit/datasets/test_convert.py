@@ -693,6 +693,7 @@ class TestCommand:
         assert subprocess.run(command, input=blob, capture_output=True).returncode == 0
         assert tw.load(tmp_path / "b.npz")["x"].tolist() == [0, 1, 2]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "given",
         [
@@ -708,6 +709,7 @@ class TestCommand:
         found = run(tmp_path / "a.npz", tmp_path / "b.npz", *given)
         assert found.returncode == 2 and found.stdout == "" and "usage:" in found.stderr
 
+    @pytest.mark.slow
     def test_bad_data(self, tmp_path):
         (tmp_path / "a.npz").write_bytes(b"PK\x03\x04 no zip")
         save(tmp_path / "c.npz", {"x": np.ones(3)})

@@ -5,12 +5,14 @@ read.
 import json
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import tensorwire as tw
+from support.tiers import require
 from tensorwire import datasets
+
+pa = require("pyarrow")
+pq = require("pyarrow.parquet")
 
 pytestmark = pytest.mark.arrow
 LISTS = pa.list_(pa.list_(pa.int64()))

@@ -335,6 +335,7 @@ class TestHostileSchemas:
             tw.read_examples(path)
         assert caught.value.path == str(sidecar(path))
 
+    @pytest.mark.slow
     def test_many_features_that_no_record_has(self, path):
         tw.write_examples(path, {"x": [1]}, schema_file=False)
         features = {f"f{i}": {"kind": "int64", "shape": [1 << 21]} for i in range(10_000)}
@@ -416,6 +417,7 @@ class TestHostileIndexes:
                 except tw.DecodeError as error:
                     assert error.path == str(path)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("compression", [None, "gzip", "zlib", "snappy"])
     def test_wrong_numbers(self, path, compression):
         records = self.write(path, compression)

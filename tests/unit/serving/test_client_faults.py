@@ -36,6 +36,7 @@ ALL = [pytest.param(Client, name, id=f"{name}-threads") for name in MODES]
 ALL += [pytest.param(AsThread, name, id=f"{name}-asyncio") for name in [*MODES][::4]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name"), ALL)
 def test_done_by_the_deadline_with_the_documented_error(kind, name):
     mode = MODES[name]

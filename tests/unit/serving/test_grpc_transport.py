@@ -13,13 +13,12 @@ import time
 from concurrent import futures
 from types import SimpleNamespace
 
-import grpc
 import numpy as np
 import pytest
 
 import tensorwire as tw
 from support.bad_server import authority, reset
-from support.tiers import TESTS
+from support.tiers import TESTS, require
 from tensorwire import (
     DeadlineError,
     LimitError,
@@ -33,6 +32,8 @@ from tensorwire.serving.rpc.messages import ModelSpec
 from tensorwire.serving.transports import Call, ConnectError, Deadline
 from tensorwire.serving.transports.rpc import RpcTarget, RpcTransport, refused
 from tensorwire.serving.transports.rpc_async import AsyncRpcTransport
+
+grpc = require("grpc")
 
 HELLO = Call(rpc.PREDICT, body=[b"hello"])
 UNBOUNDED = [
@@ -493,6 +494,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
 def test_every_fault_is_over_in_time(make, name):
     """The documented error, by the deadline and one second at most, and never another one."""

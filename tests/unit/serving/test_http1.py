@@ -281,6 +281,7 @@ def test_as_large_as_allowed():
         assert len(feed(data).answer.body) == 100_000
 
 
+@pytest.mark.slow
 def test_ratio():
     bomb = sized(gzip.compress(bytes(4 << 20)), b"Content-Encoding: gzip")
     with pytest.raises(LimitError, match="expansion"):

@@ -9,11 +9,12 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
 from support.bad_server import BODY, CHUNKED, GOOD, MODES, BadServer, Mode, sized, wait_for_end
+from support.tiers import TESTS
+from support.transports import TRANSPORTS
 from tensorwire import DeadlineError, Limits, TransportError, UsageError
 from tensorwire.serving import AsyncClient, Client
 from tensorwire.serving.transports import Call, ConnectError, Deadline, addresses, connections
@@ -25,23 +26,6 @@ SECONDS = 0.4
 PATIENT = 5.0
 """For what does not wait for the deadline: a busy machine is not the fault that is tested."""
 GET = Call("GET", "/v1/models/m")
-
-
-class AsThread:
-    """AsyncHttpTransport, called as the other one is."""
-
-    def __init__(self, url, **options):
-        self.transport = AsyncHttpTransport(url, **options)
-        self.loop = asyncio.new_event_loop()
-
-    def send(self, call, deadline):
-        return self.loop.run_until_complete(self.transport.send(call, deadline))
-
-    def close(self):
-        self.loop.run_until_complete(self.transport.close())
-
-
-TRANSPORTS = {"threads": HttpTransport, "asyncio": AsThread}
 
 
 @pytest.fixture(params=TRANSPORTS)
@@ -81,6 +65,7 @@ def post(mode):
     return Call("POST", "/v1/models/m:predict", [bytes(mode.sent)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODES)
 def test_fault(make, name):
     mode = MODES[name]
@@ -118,7 +103,9 @@ def test_there_are_enough_modes():
 CHILD = """
 import gc, json, re, resource, sys
 sys.path.insert(0, sys.argv[1])
-from test_transport_faults import Call, Deadline, Limits, TRANSPORTS
+from support.transports import TRANSPORTS
+from tensorwire import Limits
+from tensorwire.serving.transports import Call, Deadline
 servers, grown = json.loads(sys.argv[2]), {}
 def peak():
     if sys.platform == "darwin":
@@ -162,7 +149,7 @@ def test_memory_is_bounded():
         server.__enter__()
     try:
         table = json.dumps([[key, server.url] for key, server in servers])
-        command = [sys.executable, "-c", CHILD, str(Path(__file__).parent), table]
+        command = [sys.executable, "-c", CHILD, str(TESTS), table]
         out = subprocess.run(command, capture_output=True, text=True, check=True, timeout=50).stdout
     finally:
         for _, server in servers:
@@ -292,6 +279,7 @@ def test_a_call_that_gives_up_waiting_keeps_nobody_else_waiting():
         assert all(bytes(each.body) == BODY for each in asyncio.run(main(server.url)))
 
 
+@pytest.mark.slow
 def test_a_call_that_never_has_its_turn_ends_by_its_deadline():
     started = threading.Event()
 

@@ -102,6 +102,7 @@ def which(path):
     return first
 
 
+@pytest.mark.slow
 def test_killed_at_every_step(tmp_path, kind):
     write, name = kind
     outcomes = []

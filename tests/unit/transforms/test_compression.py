@@ -14,16 +14,18 @@ import time
 import weakref
 import zlib
 
-import cramjam
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from isal import isal_zlib
 
 import tensorwire as tw
+from support.tiers import require
 from tensorwire.transforms import compression
 from tensorwire.transforms.compression import deflate, frames, lz4, snappy, streams, zstd
 from tensorwire.wire.kernels import crc32c
+
+cramjam = require("cramjam")
+isal_zlib = require("isal.isal_zlib")
 
 NAMES = ("gzip", "zlib", "zstd", "lz4", "snappy")
 UNITS = {"gzip": deflate.MEMBER, "zstd": zstd.FRAME, "lz4": lz4.FRAME, "snappy": snappy.BLOCK}
@@ -126,6 +128,7 @@ def test_gzip_members():
     assert [at for _, at in stream.units] == [i << 20 for i in range(5)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "size"), UNITS.items())
 def test_a_write_is_divided_only_if_it_must_be(name, size):
     stream, out, written, count = (

@@ -219,6 +219,7 @@ def test_sizes_that_lie_at_the_end_of_a_member():
 # Limits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gzip", "zlib", "zstd"])
 def test_ratio(name, way):
     """As other writers pack zeros."""

@@ -283,6 +283,7 @@ def test_tables_that_lie(name):
                 assert caught.value.format == name and 0 <= caught.value.offset <= len(packed.data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", compression.NAMES)
 def test_every_cut_and_flip(name):
     x = np.cumsum(RNG.integers(0, 4, 150)).astype(np.int32)

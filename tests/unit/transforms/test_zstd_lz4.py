@@ -12,17 +12,19 @@ import sys
 import threading
 import time
 
-import lz4.frame as lz4_library
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import tensorwire as tw
+from support.tiers import require
 from tensorwire._limits import DEFAULT
 from tensorwire.transforms import compression
 from tensorwire.transforms.compression import frames, lz4, oneshot, packing, zstd
 from tensorwire.wire import kernels
+
+lz4_library = require("lz4.frame")
 
 BOTH = ("zstd", "lz4")
 LIBRARY = zstd.library()

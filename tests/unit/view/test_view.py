@@ -1086,6 +1086,7 @@ def test_the_command_prints_its_address_first_and_ends_quietly(folder, value):
         assert (process.returncode, out, err) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_the_command_is_told_what_is_wrong(tmp_path):
     found = run(str(tmp_path / "nothing"), "--no-browser")
     assert found.returncode == 1 and "no such file or folder" in found.stderr and found.stdout == ""

@@ -4,15 +4,17 @@ and on damaged ones.
 
 import random
 
-import cramjam
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import tensorwire as tw
+from support.tiers import require
 from tensorwire import _native as native
 from tensorwire.wire import snappy, status
 from tensorwire.wire.reference import snappy as pure
+
+cramjam = require("cramjam")
 
 NO_LIMIT = 1 << 32
 
