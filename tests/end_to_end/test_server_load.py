@@ -293,7 +293,7 @@ class TestTheEnd:
         server = Server(folders, rest=0, grace=60).start()
         with ThreadPoolExecutor(2) as pool, contextlib.ExitStack() as stack:
             (kept,) = connected(stack, server.rest_url)
-            slow = pool.submit(post, server.rest_url, "/v1/models/slow:predict", {"inputs": 400})
+            slow = pool.submit(post, server.rest_url, "/v1/models/slow:predict", {"inputs": 3000})
             time.sleep(0.3)
             assert not slow.done()
             stopping = pool.submit(server.stop)
